@@ -199,7 +199,7 @@ pub fn decode_batch_records(header: &BatchHeader, bytes: &[u8]) -> Result<Vec<Lo
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{BlockRange, ClientTag, ComponentId, Epoch, HostId, Incarnation, ObjectId, OpId};
+    use cairn_types::{BlockRange, ClientTag, ComponentId, Epoch, HostId, Incarnation, ObjectId, OpId, SnapshotId};
 
     use super::*;
     use crate::{LogPiece, PlacedPiece, SlotRun};
@@ -334,6 +334,31 @@ mod tests {
         let pieces = [&[2, 0, 0, 2, 1, 2, 3, 2, 1, 3, 1][..], &check].concat();
         ends(written, 11, [11, 8], &[&[1, 0xAC, 2, 0x85, 2][..], &pieces].concat());
         ends(zeroed, 12, [12, 8], &[1, 0xAC, 2, 5, 5, 6, 1]);
+    }
+
+    /// Goal: the record of cuts reads back, and one that no store writes is refused. Method: bytes that are fixed; cuts that do not ascend,
+    /// are there twice, or are not decided.
+    #[test]
+    fn the_bytes_of_cuts_are_fixed() {
+        let cuts = |cuts: &[(u64, u64)]| LogRecord::Cuts {
+            component: ComponentId(0xc0),
+            at: op(9),
+            settled: op(8),
+            cuts: cuts.iter().map(|&(snapshot, seq)| (SnapshotId(snapshot), op(seq))).collect(),
+        };
+        let good = cuts(&[(7, 5), (300, 8)]);
+        assert_eq!(good.needs(), crate::Needs::CUTS);
+        let number = |seq| postcard::to_stdvec(&op(seq)).unwrap();
+        let parts =
+            [&[13][..], &0xc0u128.to_le_bytes(), &number(9), &number(8), &[2, 7], &number(5), &[0xAC, 2], &number(8)];
+        assert_eq!(postcard::to_stdvec(&good).unwrap(), parts.concat());
+        let (header, bytes) = encode_batch(header(), std::slice::from_ref(&good));
+        assert_eq!(decode_batch_records(&header, &bytes), Ok(vec![good]));
+        let many: Vec<(u64, u64)> = (0..257).map(|at| (at, 5)).collect();
+        assert!(cuts(&many[1..]).is_sound() && cuts(&[]).is_sound());
+        for bad in [cuts(&[(1, 5), (2, 4)]), cuts(&[(1, 5), (1, 6)]), cuts(&[(1, 9)]), cuts(&many)] {
+            assert!(!bad.is_sound(), "{bad:?}");
+        }
     }
 
     /// The same of rows that no store writes: no member, other row checks than blocks, holes and marks, pieces that overlap.

@@ -9,6 +9,8 @@
 mod batch;
 mod checksum;
 mod flip;
+mod history_page;
+pub mod history_rows;
 mod map_page;
 pub mod map_rows;
 mod record;
@@ -24,11 +26,15 @@ pub use batch::{
 };
 pub use checksum::{block_crcs, crc32c, zero_block_crc};
 pub use flip::{is_one_bit_off, one_bit_off_header};
-pub use map_page::{
-    BAD_SLOT, LEAF_BLOCKS, MAP_PAGE_BYTES, MapEntry, MapPage, MapPageName, NO_SLOT, PackedPage, SHARD_BLOCKS,
-    ZERO_SLOT, decode_map_page, is_place, pack_map_pages, peek_map_page,
+pub use history_page::{
+    HistoryAt, HistoryPage, HistoryPageName, PackedHistoryPage, decode_history_page, pack_history_pages,
+    peek_history_page,
 };
-pub use record::{COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, PlacedPiece, SlotRun};
+pub use map_page::{
+    BAD_SLOT, HOLE_SLOT, LEAF_BLOCKS, MAP_PAGE_BYTES, MapEntry, MapPage, MapPageName, NO_SLOT, PackedPage,
+    SHARD_BLOCKS, ZERO_SLOT, decode_map_page, is_place, pack_map_pages, peek_map_page,
+};
+pub use record::{COMPONENT_BLOCKS_MAX, CUTS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, PlacedPiece, SlotRun};
 pub use run::{
     RUN_ENTRIES_PER_HEADER_MAX, RunEntry, RunError, RunHeader, decode_run_header, encode_run_header, run_header_pages,
 };

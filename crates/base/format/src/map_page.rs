@@ -9,7 +9,7 @@
 //! | 0..8 | `CAIRNMP1` |
 //! | 8..12 | CRC-32C of the page with zeroes here |
 //! | 12..28, 28..30 | component, shard |
-//! | 30..32 | 0; kept for pages of snapshots |
+//! | 30..32 | 0 |
 //! | 32..40 | number of the transaction that wrote it |
 //! | 40..42, 42..44, 44..46 | first block that it answers for, entries, bytes of the body |
 //! | 46, 47, 48, 49 | epochs, bytes of a slot, bytes of a sequence, 0 |
@@ -31,7 +31,9 @@ use crate::{crc32c, varint};
 pub const NO_SLOT: u64 = u64::MAX;
 /// Zeroes that count as allocated.
 pub const ZERO_SLOT: u64 = u64::MAX - 1;
-/// A mark: the bytes of the block are lost, its checksum is kept. One less is kept for snapshots.
+/// Nothing: of a kept entry, that the map did not hold the block.
+pub const HOLE_SLOT: u64 = u64::MAX - 2;
+/// A mark: the bytes of the block are lost, its checksum is kept.
 pub const BAD_SLOT: u64 = u64::MAX - 3;
 /// From here on a slot is no place on a device but says something else.
 const SLOTS_END: u64 = u64::MAX - 15;
@@ -50,7 +52,7 @@ pub const fn is_place(slot: u64) -> bool {
 
 const MAGIC: [u8; 8] = *b"CAIRNMP1";
 const HEAD_BYTES: usize = 66;
-const EPOCH_BYTES: usize = 32;
+pub(crate) const EPOCH_BYTES: usize = 32;
 /// Of the varint that has a run's entries above them.
 pub(crate) const FORM_BITS: u64 = 3;
 
@@ -455,12 +457,24 @@ fn head(name: MapPageName, entries: usize, measure: &Measure) -> Vec<u8> {
     bytes.extend_from_slice(&[measure.epochs.len() as u8, widths[0], widths[1], 0]);
     bytes.extend_from_slice(&measure.slots.0.to_le_bytes());
     bytes.extend_from_slice(&measure.sequences.0.to_le_bytes());
-    for epoch in &measure.epochs {
-        bytes.extend_from_slice(&epoch.number.to_le_bytes());
-        bytes.extend_from_slice(&epoch.host.0.to_le_bytes());
-        bytes.extend_from_slice(&epoch.incarnation.0.to_le_bytes());
-    }
+    measure.epochs.iter().for_each(|epoch| bytes.extend_from_slice(&encode_epoch(*epoch)));
     bytes
+}
+
+/// As it stands in a page.
+pub(crate) fn encode_epoch(epoch: Epoch) -> [u8; EPOCH_BYTES] {
+    let mut bytes = [0; EPOCH_BYTES];
+    bytes[..8].copy_from_slice(&epoch.number.to_le_bytes());
+    bytes[8..24].copy_from_slice(&epoch.host.0.to_le_bytes());
+    bytes[24..].copy_from_slice(&epoch.incarnation.0.to_le_bytes());
+    bytes
+}
+
+/// The other end of [`encode_epoch`].
+pub(crate) fn decode_epoch(bytes: &[u8; EPOCH_BYTES]) -> Epoch {
+    let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+    let host = u128::from_le_bytes(bytes[8..24].try_into().expect("sixteen bytes"));
+    Epoch { number: long(0), host: HostId(host), incarnation: Incarnation(long(24)) }
 }
 
 /// Reads a page. None when the bytes are none, or of a form that this build does not know.
@@ -542,10 +556,7 @@ impl Body<'_> {
         self.least.1.checked_add(take_number(&mut self.bytes, self.widths.1)?)
     }
     fn epoch(&self, at: usize) -> Option<Epoch> {
-        let epoch = self.epochs.get(at)?;
-        let long = |at: usize| u64::from_le_bytes(epoch[at..at + 8].try_into().expect("eight bytes"));
-        let host = u128::from_le_bytes(epoch[8..24].try_into().expect("sixteen bytes"));
-        Some(Epoch { number: long(0), host: HostId(host), incarnation: Incarnation(long(24)) })
+        self.epochs.get(at).map(decode_epoch)
     }
 }
 

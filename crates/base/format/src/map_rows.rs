@@ -31,7 +31,7 @@ pub const SEGMENTS_OF_ROW: u32 = 1024;
 /// Regions of a shard.
 pub const SHARD_REGIONS: u32 = (SHARD_BLOCKS / REGION_BLOCKS as u64) as u32;
 /// Bytes of a piece of changes: with what belongs to a row it fills eight pages of the metadata store, and no ninth.
-const PIECE_BYTES: usize = 30 << 10;
+pub(crate) const PIECE_BYTES: usize = 30 << 10;
 
 /// What one transaction changed in the map and in the counts of segments.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

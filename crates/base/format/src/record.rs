@@ -1,6 +1,6 @@
 //! What one operation leaves in the log: everything but its blocks, which follow the batch header.
 
-use cairn_types::{BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, ClientTag, ComponentId, Crcs, ObjectId, OpId};
+use cairn_types::{BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, ClientTag, ComponentId, Crcs, ObjectId, OpId, SnapshotId};
 use serde::{Deserialize, Serialize};
 
 use crate::Needs;
@@ -240,7 +240,21 @@ pub enum LogRecord {
         /// They count as allocated all the same.
         keep_allocated: bool,
     },
+    /// The moments of the component that can be read from now on. New ones are cut, those that are missing go. Needs [`crate::Needs::CUTS`].
+    Cuts {
+        /// Where.
+        component: ComponentId,
+        /// The operation of this list: one that is not above that of the list before changes nothing.
+        at: OpId,
+        /// Every operation up to this one is decided.
+        settled: OpId,
+        /// Each with the last operation that its view has; ascending, and none above `settled`.
+        cuts: Vec<(SnapshotId, OpId)>,
+    },
 }
+
+/// Cuts of a component, at most.
+pub const CUTS_MAX: usize = 256;
 
 /// Slots of a device, and uses of a segment, are below it: more than any device comes to.
 const SLOTS_MAX: u64 = COMPONENT_BLOCKS_MAX << 20;
@@ -355,6 +369,12 @@ impl LogRecord {
             }
             Self::Copy { pieces, .. } => ascend(pieces.iter().map(LogPiece::covers)),
             Self::Placed { pieces, .. } => ascend(pieces.iter().map(PlacedPiece::covers)),
+            Self::Cuts { settled, cuts, .. } => {
+                let ascend = cuts.windows(2).all(|pair| pair[0].1 <= pair[1].1);
+                let twice = |at: usize| cuts[..at].iter().any(|(other, _)| *other == cuts[at].0);
+                let decided = cuts.last().is_none_or(|(_, last)| last <= settled);
+                cuts.len() <= CUTS_MAX && ascend && decided && !(0..cuts.len()).any(twice)
+            }
             Self::DeleteComponent { .. }
             | Self::Undo { .. }
             | Self::Settle { .. }
@@ -391,7 +411,8 @@ impl LogRecord {
     pub fn needs(&self) -> Needs {
         let marks = if self.has_marks() { Needs::BAD_MARKS } else { Needs::NONE };
         let rows = if self.has_rows() { Needs::PARITY } else { Needs::NONE };
-        marks.with(rows)
+        let cuts = if matches!(self, Self::Cuts { .. }) { Needs::CUTS } else { Needs::NONE };
+        marks.with(rows).with(cuts)
     }
 
     /// CRC-32C of every data block, in the order of the batch's data.

@@ -135,6 +135,8 @@ pub enum PendingBody {
         /// They count as allocated.
         keep_allocated: bool,
     },
+    /// What it says, of a copy to a component that has cuts: nothing is kept for it. Needs [`crate::Needs::CUTS`].
+    Copied(Box<PendingBody>),
 }
 
 /// A segment of a capacity device.

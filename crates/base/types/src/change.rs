@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::{BLOCK_BYTES, BlockRange, ClientTag, ComponentId, Crcs, ObjectId, OpId};
+use crate::{BLOCK_BYTES, BlockRange, ClientTag, ComponentId, Crcs, ObjectId, OpId, SnapshotId};
 
 /// Requests in one [`ComponentOp::Remember`], at most: some 5 KiB of the log.
 pub const REMEMBERED_MAX: usize = 128;
@@ -47,6 +47,15 @@ pub enum ComponentOp {
         size_blocks: u64,
         /// Blocks set aside from now on: writes within the reservation are never refused for space.
         reserved_blocks: u64,
+    },
+    /// Says which moments can be read from now on: new ones are cut, those that are missing go.
+    Cuts {
+        /// The operation of this list: one that is not above that of the list before changes nothing.
+        at: OpId,
+        /// Every operation up to this one is decided.
+        settled: OpId,
+        /// Each snapshot with the last operation that its view has, in their order.
+        cuts: Vec<(SnapshotId, OpId)>,
     },
 }
 

@@ -94,6 +94,10 @@ ids! {
     ComponentId,
 }
 
+/// A snapshot of an object: random, never used again for that object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct SnapshotId(pub u64);
+
 /// Counts the starts of one host process. A higher one ends the leases of a lower one of the same host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Incarnation(pub u64);

@@ -31,7 +31,9 @@ pub use config::{
 pub use device_times::{DeviceTimes, RequestKind, Served};
 pub use digest::{BlockState, BlockStates, RegionDigest};
 pub use encode::encode_onto;
-pub use ids::{ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Incarnation, ObjectId, ParseIdError, SessionId};
+pub use ids::{
+    ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Incarnation, ObjectId, ParseIdError, SessionId, SnapshotId,
+};
 pub use level::{Build, Feature, Level, Speaks};
 pub use maintenance::MaintenanceMode;
 pub use order::{ClientTag, Csn, Epoch, OpId};

@@ -13,7 +13,7 @@ use cairn_format::{
 use cairn_sim::{SimDisk, SimEnv};
 use cairn_store::{DiskGroupDevices, LogHealth};
 use cairn_types::{
-    BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, Crcs, ObjectId, OpId,
+    BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, Crcs, ObjectId, OpId, SnapshotId,
 };
 
 use crate::{
@@ -218,7 +218,7 @@ fn forge(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
 
 fn record(input: &mut Input<'_>, next_slot: &mut u64) -> LogRecord {
     let component = component(input);
-    match input.below(15) {
+    match input.below(16) {
         0 => LogRecord::CreateComponent {
             component,
             object: ObjectId(u128::from(input.below(3))),
@@ -274,6 +274,7 @@ fn record(input: &mut Input<'_>, next_slot: &mut u64) -> LogRecord {
             range: range(input),
             keep_allocated: input.flag(),
         },
+        14 => cuts(component, input),
         _ => LogRecord::Placed {
             component,
             op: operation(input),
@@ -286,6 +287,12 @@ fn record(input: &mut Input<'_>, next_slot: &mut u64) -> LogRecord {
 fn component(input: &mut Input<'_>) -> ComponentId {
     let number = usize::from(input.below(5));
     COMPONENTS.get(number).copied().unwrap_or(ComponentId(number as u128))
+}
+
+fn cuts(component: ComponentId, input: &mut Input<'_>) -> LogRecord {
+    let (at, settled) = (operation(input), operation(input));
+    let cuts = (0..input.below(4)).map(|_| (SnapshotId(u64::from(input.below(6))), operation(input))).collect();
+    LogRecord::Cuts { component, at, settled, cuts }
 }
 
 fn operation(input: &mut Input<'_>) -> OpId {

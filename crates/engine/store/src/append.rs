@@ -18,7 +18,7 @@ use std::{
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, Durability, Env, LocalBoxFuture, PageBuf};
 use cairn_format::{BatchHeader, LogPiece, LogRecord, Needs, encode_batch};
-use cairn_types::{BLOCK_BYTES, Canary, Change, ComponentId, Crcs, Time};
+use cairn_types::{BLOCK_BYTES, Canary, Change, ComponentId, ComponentOp, Crcs, Time};
 use futures::channel::oneshot;
 use smallvec::SmallVec;
 
@@ -276,7 +276,8 @@ impl<E: Env> Inner<E> {
 fn needs_of(change: &Change) -> Needs {
     let Change::Component { op, .. } = change else { return Needs::NONE };
     let when = |is_so: bool, needs: Needs| if is_so { needs } else { Needs::NONE };
-    when(op.has_marks(), Needs::BAD_MARKS).with(when(op.has_rows(), Needs::PARITY))
+    let cuts = matches!(op, ComponentOp::Cuts { .. });
+    when(op.has_marks(), Needs::BAD_MARKS).with(when(op.has_rows(), Needs::PARITY)).with(when(cuts, Needs::CUTS))
 }
 
 fn outcome(applied: Applied) -> Result<(), StoreError> {

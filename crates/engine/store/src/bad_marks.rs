@@ -98,7 +98,11 @@ impl<E: Env> Inner<E> {
             Superblock { needs: known.needs.with(needs), generation: known.generation + 1, ..known.clone() }
         };
         write_superblock(&self.cache, &superblock).await?;
+        let may_have_cuts = superblock.needs.include(Needs::CUTS);
         *self.superblock.borrow_mut() = superblock;
+        if let Some(pages) = self.state.borrow_mut().map.pages_mut() {
+            pages.may_have_cuts = may_have_cuts;
+        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use cairn_types::{BlockRange, ComponentId};
 
-use crate::{index::RecordId, segments::DESTAGE_STREAM};
+use crate::{records::RecordId, segments::DESTAGE_STREAM};
 
 /// A live run of blocks of one record in the segments of this round.
 #[derive(Debug, Clone)]

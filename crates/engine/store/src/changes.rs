@@ -10,7 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_format::{
-    LEAF_BLOCKS,
+    HistoryAt, LEAF_BLOCKS,
+    history_rows::{ComponentHistory, HistoryChanges, history_changes_key, history_shard_key},
     map_rows::{
         Changes, ComponentChanges, SEGMENTS_OF_ROW, SHARD_REGIONS, SegmentsRow, changes_key, segments_key, shard_key,
     },
@@ -19,12 +20,13 @@ use cairn_types::{BlockRange, Canary, ComponentId, OpId, REGION_BLOCKS, RegionIn
 
 use crate::{
     components::Components,
+    history_shard::HistoryShard,
     leaf::Entry,
     map::Map,
     map_pages::Folded,
     meta::Batch,
     rows::{self, SegmentRow},
-    shards::{ShardKey, shard_of},
+    shards::{FoldKey, Part, Pieces, ShardKey, Shards, shard_of},
     tier::Tier,
 };
 
@@ -35,16 +37,20 @@ pub(crate) struct MapChanges {
     pub entries: Vec<(ComponentId, u64, Option<Entry>)>,
     /// Marks that no entry implies.
     pub marks: Vec<(ComponentId, RegionIndex, OpId)>,
+    /// History: where, its entry from now on, whether it was not there before.
+    pub history: Vec<(ComponentId, HistoryAt, Entry, bool)>,
     /// Shards of which nothing is left.
     pub gone: Vec<ShardKey>,
     pub folded: Vec<Folded>,
+    /// Blocks of history that went with what was folded, once memory follows.
+    pub dropped: Vec<(ComponentId, u64)>,
     /// Counts of segments that changed.
     pub segments: Vec<(u8, u32, SegmentRow)>,
     /// Of the row of changes.
     pub number: u64,
-    pub parts: u16,
-    /// Until it is written.
-    row: Option<Changes>,
+    pub pieces: Pieces,
+    /// Until they are written.
+    rows: Option<(Changes, HistoryChanges)>,
 }
 
 impl MapChanges {
@@ -55,6 +61,8 @@ impl MapChanges {
         self.entries.reverse();
         self.entries.dedup_by_key(|(component, block, _)| (*component, *block));
         self.entries.reverse();
+        // Of a place there is one: it is kept once, or it moves.
+        self.history.sort_by_key(|(component, at, ..)| (*component, *at));
     }
 
     /// Marks that are to be written, without those that an entry tells.
@@ -93,17 +101,23 @@ impl MapChanges {
                 });
             }
         }
-        let mut exchanged: BTreeSet<ShardKey> = self.gone.iter().copied().collect();
+        let mut exchanged: BTreeSet<FoldKey> = self.gone.iter().map(|key| (*key, Part::Map)).collect();
         for folded in &self.folded {
             exchanged.insert(folded.key);
-            let (component, shard) = folded.key;
+            let ((component, shard), part) = folded.key;
+            if part == Part::History {
+                let counts = pages.shards.history(folded.key.0).map_or(&[][..], |shard| shard.counts());
+                let row = folded.history_row(number - 1, counts, components.get(component));
+                batch.insert(history_shard_key(component, shard), row.map(|row| rows::encode(&row)));
+                continue;
+            }
             // Up to the transaction before: what this one changes waits.
             let row = folded.row(number - 1, components.get(component));
             batch.insert(shard_key(component, shard), Some(rows::encode(&row)));
             for &(component, leaf) in &folded.leaves {
                 batch.insert(rows::leaf_key(component, leaf), None);
             }
-            if pages.has_rows && !pages.shards.get(folded.key).is_some_and(|shard| shard.in_pages()) {
+            if pages.has_rows && !pages.shards.get(folded.key.0).is_some_and(|shard| shard.in_pages()) {
                 let first = u32::from(shard) * SHARD_REGIONS;
                 (first..first + SHARD_REGIONS).for_each(|region| {
                     batch.insert(rows::region_key(component, region), None);
@@ -116,18 +130,37 @@ impl MapChanges {
         for key in pages.shards.take_past(&exchanged, pages.hand.told()) {
             batch.insert(key, None);
         }
-        self.row = Some(self.changes()).filter(|changes| !changes.is_empty());
+        self.rows = Some((self.changes(), self.history_changes()));
     }
 
-    /// The row of changes as rows of the metadata: a job for a helper, which tells in how many pieces it is.
-    pub fn take_row(&mut self) -> impl FnOnce(&mut Batch) -> u16 + Send + 'static {
-        let (number, row) = (self.number, self.row.take());
+    /// The changes as rows of the metadata: a job for a helper, which tells in how many pieces they are.
+    pub fn take_rows(&mut self) -> impl FnOnce(&mut Batch) -> Pieces + Send + 'static {
+        let (number, rows) = (self.number, self.rows.take());
         move |batch| {
-            let pieces = row.map(|changes| changes.encode()).unwrap_or_default();
-            let parts = pieces.len().try_into().expect("pieces of a bounded transaction");
-            (0..).zip(pieces).for_each(|(part, piece)| drop(batch.insert(changes_key(number, part), Some(piece))));
-            parts
+            let (changes, history) = rows.unwrap_or_default();
+            let mut put = |pieces: Vec<Vec<u8>>, key: fn(u64, u16) -> Vec<u8>| -> u16 {
+                let count = pieces.len().try_into().expect("pieces of a bounded transaction");
+                (0..).zip(pieces).for_each(|(part, piece)| drop(batch.insert(key(number, part), Some(piece))));
+                count
+            };
+            let map = if changes.is_empty() { 0 } else { put(changes.encode(), changes_key) };
+            Pieces { map, history: put(history.encode(), history_changes_key) }
         }
+    }
+
+    fn history_changes(&self) -> HistoryChanges {
+        let mut by_id: BTreeMap<ComponentId, ComponentHistory> = BTreeMap::new();
+        // A shard without a row has no number: what earlier changes said of it would come back.
+        let gone = self.folded.iter().filter(|folded| folded.key.1 == Part::History && folded.pages.is_empty());
+        for folded in gone.filter(|_| !Canary::RangeForgotten.sings()) {
+            let (component, shard) = folded.key.0;
+            history_of(&mut by_id, component).gone.push(shard);
+        }
+        for &(component, at, entry, is_new) in &self.history {
+            let own = history_of(&mut by_id, component);
+            if is_new { own.entries.push((at, entry)) } else { own.moved.push((at, entry)) }
+        }
+        HistoryChanges { components: by_id.into_values().collect() }
     }
 
     fn changes(&self) -> Changes {
@@ -160,7 +193,16 @@ impl MapChanges {
         let pages = map.pages_mut().expect("the map is in pages");
         for folded in std::mem::take(&mut self.folded) {
             pages.zone.name(folded.written);
-            pages.shards.folded(folded.key, folded.pages);
+            let ((key, part), dropped) = (folded.key, folded.dropped_counts());
+            match part {
+                Part::Map => pages.shards.folded(key, folded.pages.into_iter().map(Into::into).collect()),
+                Part::History => {
+                    let blocks = |shards: &Shards| shards.history(key).map_or(0, HistoryShard::blocks);
+                    let before = blocks(&pages.shards);
+                    pages.shards.history_folded(key, folded.pages.into_iter().map(Into::into).collect(), &dropped);
+                    self.dropped.push((key.0, before - blocks(&pages.shards)));
+                }
+            }
             gave_up.extend(folded.gave_up);
             leaves.extend(folded.leaves);
         }
@@ -173,8 +215,9 @@ impl MapChanges {
             let leaf = u64::from(region) * u64::from(REGION_BLOCKS) / LEAF_BLOCKS;
             pages.shards.touch(shard_of((component, leaf)), self.number);
         }
-        if self.parts > 0 {
-            pages.shards.keep(self.number, self.parts, (self.entries.len() + self.marks.len()) as u64);
+        if self.pieces != Pieces::default() {
+            let entries = self.entries.len() + self.marks.len() + self.history.len();
+            pages.shards.keep(self.number, self.pieces, entries as u64);
         }
         map.forget_deltas(&leaves);
         gave_up
@@ -183,4 +226,8 @@ impl MapChanges {
 
 fn of(by_id: &mut BTreeMap<ComponentId, ComponentChanges>, component: ComponentId) -> &mut ComponentChanges {
     by_id.entry(component).or_insert_with(|| ComponentChanges { component, ..ComponentChanges::default() })
+}
+
+fn history_of(by_id: &mut BTreeMap<ComponentId, ComponentHistory>, component: ComponentId) -> &mut ComponentHistory {
+    by_id.entry(component).or_insert_with(|| ComponentHistory { component, ..ComponentHistory::default() })
 }

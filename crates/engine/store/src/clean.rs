@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use cairn_env::{DiskErrorKind, Env, PageBuf};
-use cairn_format::{Needs, RunEntry, RunError, decode_run_header, run_header_pages};
+use cairn_format::{HistoryAt, Needs, RunEntry, RunError, SHARD_BLOCKS, decode_run_header, run_header_pages};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 use futures::{StreamExt, future::join_all, stream};
 
@@ -20,13 +20,14 @@ use crate::{
     components::Components,
     disk_group::Inner,
     error::{StoreError, damaged},
-    index::{Body, Place, RecordId},
+    history::{History, Swept},
     leaf::{BAD_SLOT, Entry, LEAF_BLOCKS, Leaf, LeafKey},
+    records::{Body, Place, RecordId},
     rows,
-    shards::ShardKey,
+    shards::{ShardKey, shard_of},
     state::State,
     tier::Tier,
-    transaction::Transaction,
+    transaction::{By, Transaction},
 };
 
 /// Leaves that one transaction empties, at most: 256 MiB of addresses, about 1.4 MB of rows.
@@ -50,6 +51,15 @@ const PAGE: u64 = BLOCK_BYTES as u64;
 enum Owner {
     Map(Entry),
     Pending(RecordId, usize),
+    /// A block that a snapshot views, of the component.
+    History(HistoryAt, Entry),
+}
+
+/// What tells who a slot belongs to.
+struct Owners<'a> {
+    components: &'a Components,
+    pending: BTreeMap<u64, (RecordId, usize)>,
+    history: &'a BTreeMap<LeafKey, History>,
 }
 
 impl<E: Env> Inner<E> {
@@ -70,6 +80,10 @@ impl<E: Env> Inner<E> {
         let shard = self.state.borrow().map.pages().and_then(|pages| pages.shards.first_of(id));
         if let Some(shard) = shard {
             return self.empty_shard(shard).await.map(|()| true);
+        }
+        let history = self.state.borrow().map.pages().and_then(|pages| Some(pages.shards.history_from((id, 0))?.0));
+        if let Some(key) = history {
+            return Ok(self.sweep_part(key, 0).await? != Swept::NoRoom);
         }
         let waiting = self.state.borrow().map.deltas().of_component(id, TRIM_LEAVES_MAX);
         if !waiting.is_empty() {
@@ -143,7 +157,7 @@ impl<E: Env> Inner<E> {
                 let exchanged = self.fold_due(part.len() as u64 * LEAF_BLOCKS).await?;
                 let leaves = self.fetch_leaves(part).await?;
                 let mut transaction = Transaction::with_leaves(leaves);
-                transaction.exchange(exchanged);
+                transaction.exchange(exchanged, &self.state.borrow().components);
                 let gone = !plan_trim(&self.state.borrow().components, item, part, &mut transaction);
                 self.commit(transaction).await?;
                 self.admit_short_of_room();
@@ -199,11 +213,11 @@ impl<E: Env> Inner<E> {
         let leaves = self.fetch_leaves(&keys).await?;
         let mut transaction = Transaction::with_leaves(leaves);
         folded.into_iter().for_each(|key| transaction.write_whole(key));
+        let history = self.history_of_named(&named, &transaction).await;
         {
-            let components = &self.state.borrow().components;
-            let pending = pending_slots(components, device);
-            named
-                .retain(|(slot, e)| owner(components, *slot, (e.component, e.block), &transaction, &pending).is_some());
+            let state = self.state.borrow();
+            let owners = Owners::of(&state.components, device, &history);
+            named.retain(|(slot, e)| owners.of_slot(*slot, (e.component, e.block), &transaction).is_some());
         }
         let slots: Vec<u64> = named.iter().map(|(slot, _)| *slot).collect();
         let Some(data) = self.read_slots(device, &slots).await else {
@@ -231,9 +245,16 @@ impl<E: Env> Inner<E> {
             return Ok(state.tier.of(device).failed);
         };
         transaction.ends(ticket);
-        transaction.exchange(self.fold_due((blocks.len() + lost.len()) as u64).await?);
-        plan_moves(&self.state.borrow().components, device, &blocks, (&old, &new), &mut transaction);
-        self.plan_marks(device, lost, &mut transaction);
+        let exchanged = self.fold_due((blocks.len() + lost.len()) as u64).await?;
+        transaction.exchange(exchanged, &self.state.borrow().components);
+        plan_moves(
+            &Owners::of(&self.state.borrow().components, device, &history),
+            device,
+            &blocks,
+            (&old, &new),
+            &mut transaction,
+        );
+        self.plan_marks(device, lost, &history, &mut transaction);
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
         state.tier.next_round();
@@ -243,13 +264,51 @@ impl<E: Env> Inner<E> {
     }
 
     /// Blocks of the victims that cannot be read become marks, and are told as bad.
-    fn plan_marks(&self, device: u8, lost: Vec<(u64, OutBlock)>, transaction: &mut Transaction) {
+    fn plan_marks(
+        &self,
+        device: u8,
+        lost: Vec<(u64, OutBlock)>,
+        history: &BTreeMap<LeafKey, History>,
+        transaction: &mut Transaction,
+    ) {
         let (old, blocks): (Vec<u64>, Vec<OutBlock>) = lost.into_iter().unzip();
         let State { components, findings, .. } = &mut *self.state.borrow_mut();
-        plan_moves(components, device, &blocks, (&old, &vec![BAD_SLOT; old.len()]), transaction);
+        let owners = Owners::of(components, device, history);
+        plan_moves(&owners, device, &blocks, (&old, &vec![BAD_SLOT; old.len()]), transaction);
         blocks.iter().filter(|block| components.is_here(block.component)).for_each(|block| {
             findings.found(block.component, block.block);
         });
+    }
+
+    /// History of the blocks that the runs name and that stand elsewhere now, by leaf.
+    async fn history_of_named(
+        &self,
+        named: &[(u64, RunEntry)],
+        transaction: &Transaction,
+    ) -> BTreeMap<LeafKey, History> {
+        let mut leaves: Vec<LeafKey> = Vec::new();
+        {
+            let state = self.state.borrow();
+            let Some(pages) = state.map.pages() else { return BTreeMap::new() };
+            for (slot, entry) in named {
+                let leaf = (entry.component, entry.block / LEAF_BLOCKS);
+                let is_now = |of: Entry| of.slot == *slot;
+                if pages.shards.history(shard_of(leaf)).is_some()
+                    && transaction.has_leaf(leaf)
+                    && !transaction.entry(entry.component, entry.block).is_some_and(is_now)
+                {
+                    leaves.push(leaf);
+                }
+            }
+        }
+        leaves.sort_unstable();
+        leaves.dedup();
+        let mut found = BTreeMap::new();
+        for leaf in leaves {
+            let first = leaf.1 * LEAF_BLOCKS % SHARD_BLOCKS;
+            found.insert(leaf, self.history_of(shard_of(leaf), first..first + LEAF_BLOCKS).await);
+        }
+        found
     }
 
     /// What the runs of a segment name, with their slots in order. None when the device failed.
@@ -349,7 +408,7 @@ fn plan_trim(components: &Components, item: &Item, leaves: &[LeafKey], transacti
         };
         for block in range.first..range.end() {
             if transaction.entry(component.id, block).is_some() {
-                transaction.set_entry_of(component, block, record.op, None);
+                transaction.set_entry_of(component, block, By::record(record), None);
             }
         }
     }
@@ -365,7 +424,8 @@ fn runs_to_trim(components: &Components, item: &Item) -> Vec<BlockRange> {
         return Vec::new();
     }
     let spans = component.extents.spans(item.range);
-    let live = spans.into_iter().filter(|s| s.versions.contains(&item.record));
+    // What a snapshot views below it is folded first, with the round.
+    let live = spans.into_iter().filter(|s| s.versions.last() == Some(&item.record));
     live.flat_map(|s| component.base.runs(s.range)).collect()
 }
 
@@ -413,41 +473,52 @@ fn leaves_of(components: &Components, named: &[(u64, RunEntry)], folded: &[LeafK
     keys
 }
 
-fn owner(
-    components: &Components,
-    slot: u64,
-    (component, block): (ComponentId, u64),
-    transaction: &Transaction,
-    pending: &BTreeMap<u64, (RecordId, usize)>,
-) -> Option<Owner> {
-    if let Some(&(record, index)) = pending.get(&slot) {
-        return Some(Owner::Pending(record, index));
+impl<'a> Owners<'a> {
+    fn of(components: &'a Components, device: u8, history: &'a BTreeMap<LeafKey, History>) -> Self {
+        Self { components, pending: pending_slots(components, device), history }
     }
-    if !components.is_here(component) || !transaction.has_leaf((component, block / LEAF_BLOCKS)) {
-        return None;
+
+    /// The owner of a slot whose run names this block.
+    fn of_slot(&self, slot: u64, (component, block): (ComponentId, u64), transaction: &Transaction) -> Option<Owner> {
+        if let Some(&(record, index)) = self.pending.get(&slot) {
+            return Some(Owner::Pending(record, index));
+        }
+        let leaf = (component, block / LEAF_BLOCKS);
+        if !self.components.is_here(component) || !transaction.has_leaf(leaf) {
+            return None;
+        }
+        if let Some(entry) = transaction.entry(component, block).filter(|entry| entry.slot == slot) {
+            return Some(Owner::Map(entry));
+        }
+        let (first, of_shard) = (block - block % SHARD_BLOCKS, block % SHARD_BLOCKS);
+        let ((of, generation), entry) = self.history.get(&leaf)?.in_slot(of_shard, slot)?;
+        Some(Owner::History((first + of, generation), entry))
     }
-    transaction.entry(component, block).filter(|e| e.slot == slot).map(Owner::Map)
 }
 
 /// Points the owners that still hold their old slots to the new ones.
 fn plan_moves(
-    components: &Components,
+    owners: &Owners<'_>,
     device: u8,
     blocks: &[OutBlock],
     (old, new): (&[u64], &[u64]),
     transaction: &mut Transaction,
 ) {
-    let pending = pending_slots(components, device);
     for ((block, &old), &new) in blocks.iter().zip(old).zip(new) {
-        match owner(components, old, (block.component, block.block), transaction, &pending) {
+        let component = || owners.components.of(block.component);
+        match owners.of_slot(old, (block.component, block.block), transaction) {
             Some(Owner::Map(entry)) => {
                 transaction.add_slot(device, new);
-                transaction.set_entry(components.of(block.component), block.block, Some(Entry { slot: new, ..entry }));
+                transaction.set_entry(component(), block.block, Some(Entry { slot: new, ..entry }));
             }
             Some(Owner::Pending(record, index)) => {
                 transaction.add_slot(device, new);
                 transaction.drop_slot(device, old);
-                transaction.move_pending(&components.records, record, index, old, new);
+                transaction.move_pending(&owners.components.records, record, index, old, new);
+            }
+            Some(Owner::History(at, entry)) => {
+                transaction.add_slot(device, new);
+                transaction.move_history(component(), at, Entry { slot: new, ..entry }, old);
             }
             None => {}
         }

@@ -16,8 +16,8 @@ use crate::{
     component::{Component, Newest},
     disk_group::{DiskGroup, Inner},
     error::{StoreError, StoreErrorKind},
-    index::{Body, Place, Record},
     leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT, is_place},
+    records::{Body, Place, Record},
     state::State,
 };
 

@@ -6,16 +6,18 @@
 
 use std::collections::BTreeMap;
 
-use cairn_types::{BlockRange, ComponentId, ObjectId, OpId, RegionIndex, UnsettledOp};
+use cairn_types::{BlockRange, ComponentId, ObjectId, OpId, RegionIndex, SnapshotId, UnsettledOp};
 use smallvec::SmallVec;
 
 use crate::{
     bitmap::BaseBits,
+    cuts::Cuts,
     deferred::{Deferred, choose},
     error::{StoreError, StoreErrorKind},
-    index::{Extents, Met, Record, RecordId, Records},
+    index::{Below, Extents, Met},
     marks::{AT_ONCE, IN_METADATA, Marks, RegionMark},
     outcomes::Outcomes,
+    records::{Record, RecordId, Records},
     window::{Origin, Window},
 };
 
@@ -75,10 +77,15 @@ pub(crate) struct Component {
     pub regions: Marks,
     pub base: BaseBits,
     pub extents: Extents,
+    pub cuts: Cuts,
+    /// Entries of history that take space, in the capacity tier.
+    pub history_blocks: u64,
     /// Records of the log that is read back. None in use.
     pub deferred: Vec<Deferred>,
     /// Blocks that queued writes may add.
     pub queued_blocks: u64,
+    /// Blocks that they may make history of.
+    pub queued_history: u64,
     /// Regions whose marks the metadata is behind of, by when they are due. One that was raised again is listed there as well, and
     /// counts there.
     dirty_regions: BTreeMap<u64, Vec<RegionIndex>>,
@@ -103,8 +110,11 @@ impl Component {
             regions: Marks::default(),
             base: BaseBits::default(),
             extents: Extents::default(),
+            cuts: Cuts::default(),
+            history_blocks: 0,
             deferred: Vec::new(),
             queued_blocks: 0,
+            queued_history: 0,
             dirty_regions: BTreeMap::new(),
             dirty: true,
         }
@@ -145,6 +155,25 @@ impl Component {
         parts
     }
 
+    /// The same of the newest state at or below `op`. What history or the map tells is [`Newest::Mapped`], whether it is a hole or not.
+    pub fn at_cut(&self, range: BlockRange, op: OpId, records: &Records) -> Vec<Newest> {
+        let (mut parts, mut at) = (Vec::new(), range.first);
+        let below = |from: u64, to: u64, parts: &mut Vec<Newest>| {
+            if from < to {
+                parts.push(Newest::Mapped(BlockRange::new(from, (to - from) as u32)));
+            }
+        };
+        self.extents.each(range, |own, versions| {
+            if let Some(version) = versions.iter().find(|id| records.of(**id).op <= op) {
+                below(at, own.first, &mut parts);
+                parts.push(Newest::Version(*version, own));
+                at = own.end();
+            }
+        });
+        below(at, range.end(), &mut parts);
+        parts
+    }
+
     fn below_index(&self, from: u64, to: u64, parts: &mut Vec<Newest>) {
         let hole = |from: u64, to: u64, parts: &mut Vec<Newest>| {
             if from < to {
@@ -168,12 +197,22 @@ impl Component {
         self.base.total() + self.extents.new_blocks()
     }
 
+    /// Blocks that history takes, or will once what is buffered is destaged.
+    pub fn history(&self) -> u64 {
+        self.history_blocks + self.extents.history_blocks() + self.queued_history
+    }
+
+    /// What is below its index.
+    pub fn below(&self) -> Below<'_> {
+        Below { base: &self.base, cuts: &self.cuts }
+    }
+
     /// Blocks that its device must keep for it: what it has, what is queued, and what is reserved beyond that.
     pub fn charge(&self) -> u64 {
         if self.lost {
             return 0;
         }
-        (self.allocated() + self.queued_blocks).max(self.reserved_blocks)
+        (self.allocated() + self.queued_blocks).max(self.reserved_blocks) + self.history()
     }
 
     /// What will be charged once destage has taken out of the map what trims hide. An undo may bring it back until they settle.
@@ -182,6 +221,27 @@ impl Component {
             return 0;
         }
         (self.allocated() - self.extents.hidden_blocks() + self.queued_blocks).max(self.reserved_blocks)
+            + self.history()
+    }
+
+    /// Blocks of `range` that take space at the newest cut, and that nothing has changed since: a change makes history of them.
+    pub fn blocks_to_keep(&self, range: BlockRange, records: &Records) -> u64 {
+        let Some(newest) = self.cuts.newest() else { return 0 };
+        let unkept =
+            |range: BlockRange| self.base.count(range) - self.cuts.count_in(newest.generation, &self.base, range);
+        let mut blocks = unkept(range);
+        self.extents.each(range, |part, versions| {
+            let is_later = |&id: &RecordId| records.of(id).op > newest.op && !records.of(id).is_copy;
+            let at_cut = versions.iter().find(|&&id| records.of(id).op <= newest.op);
+            blocks -= unkept(part);
+            blocks += match (versions.iter().any(is_later), at_cut) {
+                (true, _) => 0,
+                (false, Some(&at_cut)) if records.of(at_cut).allocates() => u64::from(part.count),
+                (false, Some(_)) => 0,
+                (false, None) => unkept(part),
+            };
+        });
+        blocks
     }
 
     /// Blocks of `range` that have no space yet.
@@ -253,7 +313,8 @@ impl Component {
     /// Puts a run of a record into the index.
     pub fn enter(&mut self, id: RecordId, range: BlockRange, records: &mut Records) {
         let op = records.of(id).op;
-        let met = self.extents.insert(id, range, self.settled, &self.base, records);
+        let below = Below { base: &self.base, cuts: &self.cuts };
+        let met = self.extents.insert(id, range, self.settled, below, records);
         if met == Met::Newer {
             // It may stand under any of these.
             self.window.after(op).for_each(|later| later.alone = false);
@@ -284,7 +345,15 @@ impl Component {
             op <= self.settled
         });
         settled.sort_unstable_by_key(|one| (one.first, one.count(), one.id));
-        let mixed = choose(&mut settled, records);
+        let mixed = match self.cuts.is_empty() {
+            true => choose(&mut settled, records),
+            // Snapshots view what lies below: one after the other, as they came.
+            false => {
+                let mut mixed: Vec<RecordId> = std::mem::take(&mut settled).into_iter().map(|one| one.id).collect();
+                mixed.sort_unstable_by_key(|id| (records.of(*id).op, *id));
+                mixed
+            }
+        };
         // Rows of the metadata that are not folded yet are in the index already.
         let before = self.extents.take(records);
         let runs = settled.into_iter().map(|one| (one.first, one.count(), one.id, one.allocates()));
@@ -361,7 +430,7 @@ impl Component {
                 self.took_write(first.info.op, first.info.members);
             }
             for range in first.ranges.into_iter().filter(|_| !first.alone) {
-                self.extents.settle(range, upto, &self.base, records);
+                self.extents.settle(range, upto, Below { base: &self.base, cuts: &self.cuts }, records);
             }
         }
     }
@@ -380,7 +449,7 @@ impl Component {
             return Some(SmallVec::new());
         };
         for &range in &unsettled.ranges {
-            self.extents.undo(range, op, &self.base, records);
+            self.extents.undo(range, op, Below { base: &self.base, cuts: &self.cuts }, records);
             // Once the metadata knows that it was undone, replay does not raise its marks any more, and they never fall.
             for region in range.regions() {
                 let mark = self.regions.get(region).expect("the operation touched it");
@@ -407,6 +476,15 @@ impl Component {
         }
     }
 
+    /// The moments that can be read are these. Gives whether anything changed: an older list changes nothing.
+    pub fn cut(&mut self, at: OpId, position: u64, cuts: &[(SnapshotId, OpId)]) -> bool {
+        let changes = self.cuts.apply(at, position, cuts);
+        if self.cuts.is_empty() {
+            self.extents.forget_history();
+        }
+        changes
+    }
+
     /// The device is gone: nothing of it can be read again.
     pub fn lose(&mut self, records: &mut Records) {
         self.lost = true;
@@ -425,7 +503,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        index::{Body, Place},
+        records::{Body, Place},
         row_checks::RowChecks,
     };
 
@@ -481,7 +559,7 @@ mod tests {
                             let range = BlockRange::new(first, count);
                             let crcs = std::iter::repeat_n(0, count as usize).collect();
                             let body = Body::Data { place: Place::Log(0), crcs, row_checks: RowChecks::default() };
-                            let record = Record { component: component.id, op, range, position: 0, body, live: 0, row: None };
+                            let record = Record { component: component.id, op, range, position: 0, body, is_copy: false, live: 0, row: None };
                             component.put(record, WRITTEN, Some(0), &mut records);
                         }
                     }
@@ -489,7 +567,7 @@ mod tests {
                     Step::Undo { back } => drop(component.undo(op(next - back), 0, &mut records)),
                 }
                 let kept = component.extents.all().map(|span| (span.range, span.versions)).collect::<Vec<_>>();
-                component.extents.settle(BlockRange::new(0, 100), component.settled, &component.base, &mut records);
+                component.extents.settle(BlockRange::new(0, 100), component.settled, Below { base: &component.base, cuts: &component.cuts }, &mut records);
                 let least = component.extents.all().map(|span| (span.range, span.versions)).collect::<Vec<_>>();
                 prop_assert_eq!(kept, least);
             }
@@ -514,8 +592,16 @@ mod tests {
                             0 => Body::Zero { keep_allocated: false },
                             _ => Body::Data { place: Place::Log(0), crcs, row_checks: RowChecks::default() },
                         };
-                        let record =
-                            Record { component: component.id, op, range, position: 0, body, live: 0, row: None };
+                        let record = Record {
+                            component: component.id,
+                            op,
+                            range,
+                            position: 0,
+                            body,
+                            is_copy: false,
+                            live: 0,
+                            row: None,
+                        };
                         component.put(record, WRITTEN, Some(0), &mut records);
                     }
                 }
@@ -553,7 +639,7 @@ mod tests {
             let (built, built_records) = run(&steps, defers_from);
             prop_assert_eq!(told(&kept, &kept_records), told(&built, &built_records));
             prop_assert_eq!(kept.extents.new_blocks(), built.extents.new_blocks());
-            prop_assert_eq!(built.extents.recount(&built.base, &built_records), (built.extents.new_blocks(), built.extents.hidden_blocks()));
+            prop_assert!(built.extents.agrees(built.below(), &built_records));
             prop_assert_eq!(kept_records.len(), built_records.len());
             let (mut kept, mut kept_records, mut built, mut built_records) = (kept, kept_records, built, built_records);
             // Nothing that settles is passed over because something under it was not seen.

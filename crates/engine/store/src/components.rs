@@ -14,7 +14,7 @@ use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId, DeviceRoom, ObjectId, Op
 use crate::{
     component::Component,
     error::{StoreError, StoreErrorKind, refused},
-    index::Records,
+    records::Records,
     tier::Tier,
 };
 
@@ -185,7 +185,7 @@ impl Components {
         }
         let device = tier.of_mut(component.device);
         // What its map holds stays charged until destage has emptied it.
-        let base_blocks = if component.lost { 0 } else { component.base.total() };
+        let base_blocks = if component.lost { 0 } else { component.base.total() + component.history_blocks };
         device.charged = device.charged - component.charge() + base_blocks;
         device.used -= component.used();
         component.clear_index(&mut self.records);

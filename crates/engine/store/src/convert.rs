@@ -6,10 +6,10 @@
 
 use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, PageBuf};
-use cairn_format::{COMPONENT_BLOCKS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord};
+use cairn_format::{COMPONENT_BLOCKS_MAX, CUTS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord};
 use cairn_types::{
     BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, ObjectId, OpId, RECORD_BYTES_MAX,
-    REMEMBERED_MAX, Run,
+    REMEMBERED_MAX, Run, SnapshotId,
 };
 use smallvec::SmallVec;
 
@@ -26,6 +26,9 @@ use crate::{
 /// Why rows are refused while leaves of the map are rows of the metadata: those have no row checks.
 const NO_PAGES: &str = "the disk group keeps its block map as version 0.2.0 does, and parity needs it in pages: it goes over by itself \
                         once all hosts of the cluster run a release that knows them; ask again then";
+/// Why snapshots are.
+const NO_PAGES_FOR_CUTS: &str = "the disk group keeps its block map as version 0.2.0 does, and snapshots need it in pages: it goes over by \
+                                 itself once all hosts of the cluster run a release that knows them; ask again then";
 /// Why a difference is.
 const NO_DIFFERENCE: &str =
     "a difference is added by the component's seat: a disk group is given the parity that comes of it";
@@ -59,6 +62,9 @@ impl Converter<'_> {
             Change::Component { component, op: ComponentOp::Remember { clients }, .. } => {
                 self.convert_remember(component, clients)
             }
+            Change::Component { component, op: ComponentOp::Cuts { at, settled, cuts }, .. } => {
+                self.convert_cuts(component, (at, settled), cuts)
+            }
             Change::Component { component, op: ComponentOp::Resize { size_blocks, reserved_blocks }, .. } => {
                 self.convert_resize(component, size_blocks, reserved_blocks)
             }
@@ -71,6 +77,26 @@ impl Converter<'_> {
             Change::Record { object, bytes } => self.convert_record(object, &bytes),
         };
         SmallVec::from_iter([one])
+    }
+
+    fn convert_cuts(
+        &self,
+        component: ComponentId,
+        (at, settled): (OpId, OpId),
+        cuts: Vec<(SnapshotId, OpId)>,
+    ) -> Result<Converted, StoreError> {
+        self.components.not_lost(component)?;
+        if self.map.pages().is_none() {
+            return Err(refused(NO_PAGES_FOR_CUTS));
+        }
+        let count = cuts.len();
+        let record = LogRecord::Cuts { component, at, settled, cuts };
+        match record.is_sound() {
+            true => Ok(small(record)),
+            false => Err(refused(format!(
+                "{count} snapshots that are not in order, are there twice, or are not decided: at most {CUTS_MAX}"
+            ))),
+        }
     }
 
     fn convert_blocks(

@@ -8,7 +8,7 @@
 //! that are settled by the end are sorted, and one is chosen for each run of blocks. The others are few, and go the usual way
 //! (`component.rs`).
 
-use crate::index::{Record, RecordId, Records};
+use crate::records::{Record, RecordId, Records};
 
 /// One record's blocks, of which there may be tens of millions.
 #[derive(Debug, Clone, Copy)]

@@ -34,12 +34,12 @@ use crate::{
     components::Components,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
-    fold::{Part, leaves_missing, plan_part, settled_zeroes},
+    fold::{Part, in_order_of_cuts, leaves_missing, plan_part, settled_zeroes},
     growth::gone,
-    index::{Body, Place, RecordId},
     leaf::{BAD_SLOT, LeafKey, NO_SLOT, is_place},
     log::Work,
     map::Pages,
+    records::{Body, Place, RecordId},
     segments::{LOG, RunPlace},
     state::State,
     transaction::Transaction,
@@ -269,6 +269,7 @@ impl<E: Env> Inner<E> {
     /// its data. False when that cannot be had.
     async fn make_ready(&self, items: &[Item]) -> Result<bool, StoreError> {
         self.empty_deleted().await?;
+        self.sweep_some().await?;
         let zeroes = settled_zeroes(&self.state.borrow().components, items);
         self.trim_zeroes(&zeroes).await?;
         self.make_room(items).await
@@ -300,7 +301,8 @@ impl<E: Env> Inner<E> {
 
     /// Last stage: the map takes over what is still live, in one transaction that moves the tail.
     async fn commit_round(&self, round: Placed) -> Result<(), StoreError> {
-        let Placed { ticket, new_tail, items, slots } = round;
+        let Placed { ticket, new_tail, mut items, slots } = round;
+        in_order_of_cuts(&self.state.borrow().components, &mut items);
         let exchanged = self.fold_due(slots.len() as u64).await?;
         let folded = self.leaves_to_fold(slots.len());
         let mut transaction = Transaction::with_leaves(self.fetch_leaves(&folded).await?);
@@ -308,7 +310,7 @@ impl<E: Env> Inner<E> {
         transaction.ends(ticket);
         transaction.reserve(slots.len());
         folded.into_iter().for_each(|key| transaction.write_whole(key));
-        transaction.exchange(exchanged);
+        transaction.exchange(exchanged, &self.state.borrow().components);
         self.decide(Part::Pending, &slots, &mut transaction).await?;
         for some in items.chunks(PLANNED_AT_ONCE) {
             self.decide(Part::Items(some), &slots, &mut transaction).await?;

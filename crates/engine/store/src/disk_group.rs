@@ -19,7 +19,7 @@ use cairn_format::{NO_DEVICE, Needs, Superblock};
 use cairn_metrics::StoreCounters;
 use cairn_types::{
     BlockRange, Change, ClientTag, ClusterId, ComponentId, Contents, DeviceId, DeviceTimes, DiskGroupId, HostId,
-    ObjectId, OpId, RegionIndex, RequestKind, UnsettledOp,
+    ObjectId, OpId, RegionIndex, RequestKind, SnapshotId, UnsettledOp,
 };
 
 use futures::lock::Mutex;
@@ -27,6 +27,7 @@ use futures::lock::Mutex;
 use crate::{
     cleared::Cleared,
     component::ComponentInfo,
+    cuts::Cuts,
     error::StoreError,
     flag::Flag,
     growth::{Growth, gone},
@@ -263,6 +264,26 @@ impl<E: Env> DiskGroup<E> {
         range: BlockRange,
     ) -> impl Future<Output = Result<Contents, StoreError>> + 'static + use<E> {
         self.inner().clone().read(component, range)
+    }
+
+    /// What the blocks of `range` held at the cut of a snapshot. Every block's CRC-32C was verified.
+    ///
+    /// # Errors
+    /// As of [`Self::read`]; [`crate::StoreErrorKind::NotFound`] where the component has no such cut.
+    pub fn read_view(
+        &self,
+        component: ComponentId,
+        snapshot: SnapshotId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Contents, StoreError>> + 'static + use<E> {
+        self.inner().clone().read_at(component, range, Some(snapshot))
+    }
+
+    /// The snapshots whose cuts a component has, in their order; none where it is not here.
+    pub fn snapshots(&self, component: ComponentId) -> Vec<SnapshotId> {
+        let state = self.inner().state.borrow();
+        let cuts = state.components.get(component).map(|component| &component.cuts);
+        cuts.into_iter().flat_map(Cuts::live).filter_map(|cut| cut.snapshot).collect()
     }
 
     /// Which blocks of `range` are allocated, as alternating runs.

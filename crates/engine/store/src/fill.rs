@@ -289,7 +289,7 @@ impl<E: Env> Inner<E> {
             }
         }
         let mut transaction = Transaction::default();
-        transaction.exchange(folded);
+        transaction.exchange(folded, &self.state.borrow().components);
         self.commit(transaction).await?;
         self.state.borrow_mut().tier.next_round();
         Ok(pages)

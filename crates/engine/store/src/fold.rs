@@ -10,11 +10,11 @@ use cairn_types::{BlockRange, Canary, ComponentId, Crcs};
 use crate::{
     capacity::{Item, Slots},
     components::Components,
-    index::{Body, Place, Record, RecordId},
     leaf::{Entry, LEAF_BLOCKS, LeafKey, NO_SLOT, ZERO_SLOT},
     map::Map,
     pending_number::PendingNumber,
-    transaction::{Folded, MadePending, Transaction},
+    records::{Body, Place, Record, RecordId},
+    transaction::{By, Folded, MadePending, Transaction},
 };
 
 /// The settled zeroes among the items and the pending rows: what they cover leaves the map first, in bounded steps.
@@ -78,13 +78,27 @@ pub(crate) fn leaves_missing(components: &Components, part: Part, transaction: &
     keys
 }
 
-/// Pending records that were settled since.
+/// Pending records that were settled since, earlier operations first.
 fn resolvable(components: &Components) -> Vec<RecordId> {
     let settled = |id: &RecordId| {
         let record = components.records.of(*id);
         components.get(record.component).is_some_and(|c| record.op <= c.settled)
     };
-    components.records.pending.iter().copied().filter(settled).collect()
+    let mut ids: Vec<RecordId> = components.records.pending.iter().copied().filter(settled).collect();
+    ids.sort_by_key(|id| components.records.of(*id).op);
+    ids
+}
+
+/// Puts items in the order in which they are decided: what a snapshot views comes before what was written after it.
+pub(crate) fn in_order_of_cuts(components: &Components, items: &mut [Item]) {
+    let cuts_below = |item: &Item| {
+        let cuts = components.get(item.component).map(|component| &component.cuts).filter(|cuts| !cuts.is_empty());
+        let record = cuts.and_then(|_| components.records.get(item.record));
+        cuts.zip(record).map_or(0, |(cuts, record)| cuts.count_below(record.op))
+    };
+    if components.all().any(|component| !component.cuts.is_empty()) {
+        items.sort_by_cached_key(cuts_below);
+    }
 }
 
 /// Decides, from the state of this moment, what of this part is folded, kept pending, or dead.
@@ -106,7 +120,8 @@ pub(crate) fn plan_part(
 
 fn plan_resolve(components: &mut Components, id: RecordId, transaction: &mut Transaction) {
     let record = components.records.of(id).clone();
-    let spans = live_spans(components, id, record.component, record.range);
+    let (spans, past) = live_spans(components, id, record.component, record.range);
+    drop_past(id, record.component, past, transaction);
     let live = |block: u64| spans.iter().any(|s| s.first <= block && block < s.end());
     transaction.resolve(components, id, live);
     let slot_of = |block: u64| match &record.body {
@@ -119,18 +134,32 @@ fn plan_resolve(components: &mut Components, id: RecordId, transaction: &mut Tra
     }
 }
 
-/// Where `id` still stands among the versions.
-fn live_spans(components: &Components, id: RecordId, component: ComponentId, range: BlockRange) -> Vec<BlockRange> {
+/// Where `id` still stands among the versions: where it is live, and where only a snapshot viewed it that went.
+fn live_spans(
+    components: &Components,
+    id: RecordId,
+    component: ComponentId,
+    range: BlockRange,
+) -> (Vec<BlockRange>, Vec<BlockRange>) {
+    let (mut live, mut past) = (Vec::new(), Vec::new());
     let Some(component) = components.get(component) else {
-        return Vec::new();
+        return (live, past);
     };
-    let mut live = Vec::new();
+    let op = components.records.of(id).op;
     component.extents.each(range, |part, versions| {
-        if versions.contains(&id) {
-            live.push(part);
+        let Some(at) = versions.iter().position(|version| *version == id) else { return };
+        let newer = at.checked_sub(1).map(|at| components.records.of(versions[at]).op);
+        match newer.is_some_and(|newer| newer <= component.settled && !component.cuts.parts(op, newer)) {
+            true => past.push(part),
+            false => live.push(part),
         }
     });
-    live
+    (live, past)
+}
+
+/// What no snapshot views any more leaves the index, and nothing else.
+fn drop_past(record: RecordId, component: ComponentId, past: Vec<BlockRange>, transaction: &mut Transaction) {
+    past.into_iter().for_each(|range| transaction.fold(Folded { record, component, range }));
 }
 
 fn plan_item(components: &Components, map: &mut Map, item: &Item, slots: &Slots, transaction: &mut Transaction) {
@@ -151,7 +180,8 @@ fn plan_item(components: &Components, map: &mut Map, item: &Item, slots: &Slots,
         assert_ne!(slot, NO_SLOT, "what is live was written");
         slot
     };
-    let spans = live_spans(components, item.record, item.component, item.range);
+    let (spans, past) = live_spans(components, item.record, item.component, item.range);
+    drop_past(item.record, item.component, past, transaction);
     if record.op <= component.settled || Canary::UnsettledFolded.sings() {
         for span in spans {
             plan_fold(components, record, item.record, span, &slot_of, true, transaction);
@@ -174,7 +204,8 @@ fn plan_item(components: &Components, map: &mut Map, item: &Item, slots: &Slots,
         };
         let number = map.take_pending_number();
         let made = Record { range: span, body, live: 0, row: Some(PendingNumber::new(number)), ..record.clone() };
-        transaction.make_pending(MadePending { old: item.record, number, record: made }, known.as_ref());
+        let made = MadePending { old: item.record, number, record: made };
+        transaction.make_pending(made, known.as_ref(), !component.cuts.is_empty());
     }
 }
 
@@ -202,7 +233,7 @@ fn plan_fold(
             row_check: record.row_check(block),
             op: record.op,
         });
-        match transaction.set_entry_of(component, block, record.op, entry) {
+        match transaction.set_entry_of(component, block, By::record(record), entry) {
             true if new => transaction.add_slot(component.device, slot),
             false if !new => transaction.drop_slot(component.device, slot),
             _ => {}

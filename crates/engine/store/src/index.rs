@@ -1,248 +1,22 @@
-//! What is buffered in the log, by block: an extent map of versions per component, and the records they point to.
+//! What is buffered in the log, by block: an extent map of versions per component.
 //!
-//! Promises    a block's versions are ordered by operation, newest first; below the newest settled one nothing is kept,
-//!             so every version that is still here is live (I6: superseded only by unsettled ones is live)
-//! Assumes     callers keep device charges by the differences that [`Extents::new_blocks`] and [`Extents::hidden_blocks`] show
+//! Promises    a block's versions are ordered by operation, newest first; below the newest settled one nothing is kept but what
+//!             snapshots view, so every version that is still here is live (I6: superseded only by unsettled ones is live)
+//! Assumes     callers keep device charges by the differences that [`Extents::new_blocks`], [`Extents::hidden_blocks`] and
+//!             [`Extents::history_blocks`] show
 //! Memory      about 50 bytes per extent and 150 per record, 4 per block beyond its fourth: some 200 for a lone 4 KiB write,
 //!             5 bytes per block of a large one; one of parity 32 more, and 4 per block beyond its fourth
-//! Not here    what `settled` is (`component.rs`), where blocks stand after destage (`leaf.rs`)
+//! Not here    records (`records.rs`), what `settled` is (`component.rs`), where blocks stand after destage (`leaf.rs`)
 
-use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque, btree_map::Entry},
-    ops::Range,
-};
+use std::collections::{BTreeMap, btree_map::Entry};
 
-use cairn_types::{BlockRange, ComponentId, Crcs, OpId};
+use cairn_types::{BlockRange, OpId};
 
 use crate::{
-    bitmap::BaseBits, chunked::Chunked, free_ids::FreeIds, pending_number::PendingNumber, row_checks::RowChecks,
+    bitmap::BaseBits,
+    cuts::Cuts,
+    records::{RecordId, Records},
 };
-
-/// Names a record while it is in the table; reused after.
-pub(crate) type RecordId = u32;
-
-/// Where the blocks of a record stand.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// In the log, back to back from this position.
-    Log(u64),
-    /// In the capacity tier, a slot per block, not folded into the map: the operation was unsettled when destaged, or is a large
-    /// copy that destage has not come to yet. Or nowhere: marks, each [`crate::leaf::BAD_SLOT`].
-    Slots(Box<[u64]>),
-}
-
-/// What a record does to its blocks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Body {
-    /// They hold data.
-    Data {
-        /// Where.
-        place: Place,
-        /// CRC-32C per block.
-        crcs: Crcs,
-        /// Of those that are parity.
-        row_checks: RowChecks,
-    },
-    /// They are zero.
-    Zero {
-        /// They count as allocated.
-        keep_allocated: bool,
-    },
-}
-
-impl Body {
-    /// Whether it is of marks: they come alone, but for the pending rows that destage makes.
-    pub fn is_mark(&self) -> bool {
-        matches!(self, Self::Data { place: Place::Slots(slots), .. } if slots.first() == Some(&crate::leaf::BAD_SLOT))
-    }
-}
-
-/// One run of blocks of one logged operation.
-#[derive(Debug, Clone)]
-pub(crate) struct Record {
-    pub component: ComponentId,
-    pub op: OpId,
-    pub range: BlockRange,
-    /// Position of its batch in the log; what tells which segment pins it.
-    pub position: u64,
-    pub body: Body,
-    /// Blocks whose version list names it; at zero the record goes.
-    pub live: u64,
-    /// Its row in the metadata, once it is pending.
-    pub row: Option<PendingNumber>,
-}
-
-impl Record {
-    /// Whether it takes space once folded.
-    pub fn allocates(&self) -> bool {
-        matches!(self.body, Body::Data { .. } | Body::Zero { keep_allocated: true })
-    }
-    pub fn crc(&self, block: u64) -> u32 {
-        match &self.body {
-            Body::Data { crcs, .. } => crcs[(block - self.range.first) as usize],
-            Body::Zero { .. } => cairn_format::zero_block_crc(),
-        }
-    }
-    pub fn row_check(&self, block: u64) -> u32 {
-        match &self.body {
-            Body::Data { row_checks, .. } => row_checks.at((block - self.range.first) as usize),
-            Body::Zero { .. } => 0,
-        }
-    }
-}
-
-/// A pending row that is no longer needed, with the slots that it held.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Garbage {
-    pub row: u64,
-    pub component: ComponentId,
-    /// Slots that nothing else refers to.
-    pub slots: Vec<u64>,
-}
-
-/// The records, by id and by log segment.
-#[derive(Debug, Default)]
-pub(crate) struct Records {
-    slots: Chunked<Option<Record>>,
-    free: FreeIds,
-    /// Rounds that refer to records across waiting, by ticket.
-    rounds: BTreeSet<u64>,
-    /// Freed ids, each with the newest round then active. An id that was reused before that round and all older ones ended would
-    /// make them refer to the wrong record.
-    held: VecDeque<(u64, RecordId)>,
-    /// Records that are pending rows.
-    pub pending: BTreeSet<RecordId>,
-    /// Ids by the log segment that their batch stands in; may name ids that were freed and reused since.
-    by_segment: BTreeMap<u64, Vec<RecordId>>,
-    /// Pending rows whose last block went.
-    pub garbage: Vec<Garbage>,
-    /// What is put is put into the index later.
-    pub defers: bool,
-    count: usize,
-}
-
-impl Records {
-    pub fn get(&self, id: RecordId) -> Option<&Record> {
-        self.slots.get(id as usize)?.as_ref()
-    }
-    pub fn of(&self, id: RecordId) -> &Record {
-        self.get(id).expect("a version names a record that is there")
-    }
-    /// Removes a pending record that no extent names.
-    pub fn drop_unused(&mut self, id: RecordId, slots: Vec<u64>) {
-        let record = self.slot(id).take().expect("the caller added it");
-        assert!(record.live == 0 && record.row.is_some());
-        self.pending.remove(&id);
-        self.count -= 1;
-        self.give_back(id);
-        let row = record.row.expect("just seen").get();
-        self.garbage.push(Garbage { row, component: record.component, slots });
-    }
-    /// The record's row goes to the caller.
-    pub fn leave_row(&mut self, id: RecordId) -> u64 {
-        self.pending.remove(&id);
-        self.of_mut(id).row.take().expect("a pending record has a row").get()
-    }
-    pub fn of_mut(&mut self, id: RecordId) -> &mut Record {
-        self.slot(id).as_mut().expect("a version names a record that is there")
-    }
-    fn slot(&mut self, id: RecordId) -> &mut Option<Record> {
-        self.slots.get_mut(id as usize).expect("an id that was given out")
-    }
-    pub fn len(&self) -> usize {
-        self.count
-    }
-    /// Adds a record that no extent names yet. `log_segment` is none when it comes from the metadata.
-    pub fn add(&mut self, record: Record, log_segment: Option<u64>) -> RecordId {
-        let id = self.free.take().unwrap_or_else(|| {
-            self.slots.push(None);
-            (self.slots.len() - 1) as RecordId
-        });
-        if record.row.is_some() {
-            self.pending.insert(id);
-        }
-        *self.slot(id) = Some(record);
-        self.count += 1;
-        if let Some(segment) = log_segment {
-            self.by_segment.entry(segment).or_default().push(id);
-        }
-        id
-    }
-    /// Ids of records whose batch stands in one of these segments, each still there, once.
-    pub fn in_segments(&self, segments: Range<u64>, segment_bytes: u64) -> Vec<RecordId> {
-        let lists = self.by_segment.range(segments.clone());
-        let mut ids: Vec<RecordId> = lists.flat_map(|(_, ids)| ids.iter().copied()).collect();
-        ids.sort_unstable();
-        ids.dedup();
-        let here = |r: &Record| r.row.is_none() && segments.contains(&(r.position / segment_bytes));
-        ids.retain(|&id| self.get(id).is_some_and(here));
-        ids
-    }
-    fn give_back(&mut self, id: RecordId) {
-        match self.rounds.last() {
-            Some(&youngest) => self.held.push_back((youngest, id)),
-            None => self.free.give_back(id),
-        }
-    }
-    /// Keeps ids from being reused until [`Self::unhold`]. Tickets only grow.
-    pub fn hold(&mut self, ticket: u64) {
-        self.rounds.insert(ticket);
-    }
-    /// A round is under way.
-    #[cfg(feature = "fill-map")]
-    pub fn are_held(&self) -> bool {
-        !self.rounds.is_empty()
-    }
-    pub fn unhold(&mut self, ticket: u64) {
-        self.rounds.remove(&ticket);
-        let oldest = self.rounds.first().copied().unwrap_or(u64::MAX);
-        while let Some((_, id)) = self.held.pop_front_if(|(youngest, _)| *youngest < oldest) {
-            self.free.give_back(id);
-        }
-    }
-    pub fn forget_segments_below(&mut self, end: u64) {
-        self.by_segment = self.by_segment.split_off(&end);
-    }
-    /// Takes `blocks` references away; the record goes with the last.
-    pub fn release(&mut self, id: RecordId, blocks: u64) {
-        let record = self.of_mut(id);
-        assert!(record.live >= blocks, "a record loses no more blocks than it has");
-        record.live -= blocks;
-        if record.live > 0 {
-            return;
-        }
-        let record = self.slot(id).take().expect("just seen");
-        self.give_back(id);
-        self.count -= 1;
-        self.pending.remove(&id);
-        if let Some(row) = record.row {
-            self.discard(row.get(), record.component, record.body);
-        }
-    }
-    /// A pending row that nothing refers to any more: it and its slots go with the next transaction.
-    pub fn discard(&mut self, row: u64, component: ComponentId, body: Body) {
-        let slots = match body {
-            Body::Data { place: Place::Slots(slots), .. } => {
-                slots.iter().copied().filter(|&s| crate::leaf::is_place(s)).collect()
-            }
-            _ => Vec::new(),
-        };
-        self.garbage.push(Garbage { row, component, slots });
-    }
-    /// A slot of a pending row moved. The record may have gone meanwhile: its slots wait among the garbage then.
-    pub fn move_slot(&mut self, id: RecordId, row: u64, index: usize, (from, to): (u64, u64)) {
-        let record = self.slot(id).as_mut().filter(|record| record.row == Some(PendingNumber::new(row)));
-        if let Some(Record { body: Body::Data { place: Place::Slots(slots), .. }, .. }) = record {
-            slots[index] = to;
-            return;
-        }
-        let garbage = self.garbage.iter_mut().filter(|garbage| garbage.row == row);
-        garbage.flat_map(|garbage| &mut garbage.slots).filter(|slot| **slot == from).for_each(|slot| *slot = to);
-    }
-    pub fn iter(&self) -> impl Iterator<Item = (RecordId, &Record)> {
-        self.slots.iter().enumerate().filter_map(|(id, r)| Some((id as RecordId, r.as_ref()?)))
-    }
-}
 
 /// A run of blocks that have the same versions, newest operation first.
 #[derive(Debug, Clone)]
@@ -288,8 +62,38 @@ pub(crate) struct Extents {
     new_blocks: u64,
     /// Blocks of the map under versions none of which takes space: what destage will take out of it.
     hidden_blocks: u64,
+    /// Entries that will become history when what is above them is destaged, and take space.
+    history_blocks: u64,
     /// Where a version list is changed: kept for its memory.
     scratch: Vec<RecordId>,
+}
+
+/// What is below the index: it decides what a version adds to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Below<'a> {
+    /// Which blocks the map holds.
+    pub base: &'a BaseBits,
+    /// Which moments can be read.
+    pub cuts: &'a Cuts,
+}
+
+/// What an extent, or all of them, add to what the map holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Weight {
+    new: u64,
+    hidden: u64,
+    history: u64,
+}
+
+impl Weight {
+    fn plus(self, other: Self) -> Self {
+        let (new, hidden) = (self.new + other.new, self.hidden + other.hidden);
+        Self { new, hidden, history: self.history + other.history }
+    }
+    fn less(self, other: Self) -> Self {
+        let (new, hidden) = (self.new - other.new, self.hidden - other.hidden);
+        Self { new, hidden, history: self.history - other.history }
+    }
 }
 
 /// The versions that a new one met in its blocks.
@@ -322,6 +126,23 @@ impl Extents {
 
     pub fn hidden_blocks(&self) -> u64 {
         self.hidden_blocks
+    }
+
+    pub fn history_blocks(&self) -> u64 {
+        self.history_blocks
+    }
+
+    /// No snapshot is left: nothing becomes history.
+    pub fn forget_history(&mut self) {
+        self.history_blocks = 0;
+    }
+
+    fn weight(&self) -> Weight {
+        Weight { new: self.new_blocks, hidden: self.hidden_blocks, history: self.history_blocks }
+    }
+
+    fn set_weight(&mut self, weight: Weight) {
+        (self.new_blocks, self.hidden_blocks, self.history_blocks) = (weight.new, weight.hidden, weight.history);
     }
 
     /// The stretches of `range` that have versions, ascending.
@@ -370,7 +191,7 @@ impl Extents {
                 taken.push((id, BlockRange::new(first, extent.count)));
             }
         }
-        (self.new_blocks, self.hidden_blocks) = (0, 0);
+        self.set_weight(Weight::default());
         taken
     }
 
@@ -378,26 +199,51 @@ impl Extents {
     /// The last word of one tells whether it takes space once folded.
     pub fn load(&mut self, runs: impl Iterator<Item = (u64, u32, RecordId, bool)>, base: &BaseBits) {
         assert!(self.map.is_empty(), "it is empty");
-        let (mut new, mut hidden) = (0, 0);
+        let mut weight = Weight::default();
         let extent = |(first, count, id, allocates)| {
             let mapped = base.count(BlockRange::new(first, count));
             match allocates {
-                true => new += u64::from(count) - mapped,
-                false => hidden += mapped,
+                true => weight.new += u64::from(count) - mapped,
+                false => weight.hidden += mapped,
             }
             (first, Extent { count, versions: Versions::One(id) })
         };
         self.map = runs.map(extent).collect();
-        (self.new_blocks, self.hidden_blocks) = (new, hidden);
+        self.set_weight(weight);
     }
 
-    /// What an extent adds to the blocks of the map, and what it hides of them.
-    fn weigh(base: &BaseBits, records: &Records, first: u64, extent: &Extent) -> (u64, u64) {
-        let mapped = base.count(BlockRange::new(first, extent.count));
-        match Self::allocates(records, extent.versions.as_slice()) {
-            true => (u64::from(extent.count) - mapped, 0),
+    /// What versions add to the blocks of the map, what they hide of them, and what of them will become history.
+    fn weigh(below: Below<'_>, records: &Records, range: BlockRange, versions: &[RecordId]) -> Weight {
+        let mapped = below.base.count(range);
+        let (new, hidden) = match Self::allocates(records, versions) {
+            true => (u64::from(range.count) - mapped, 0),
             false => (0, mapped),
+        };
+        Weight { new, hidden, history: Self::weigh_history(below, records, range, mapped, versions) }
+    }
+
+    fn weigh_history(
+        below: Below<'_>,
+        records: &Records,
+        range: BlockRange,
+        mapped: u64,
+        versions: &[RecordId],
+    ) -> u64 {
+        if below.cuts.is_empty() {
+            return 0;
         }
+        let mut history = 0;
+        for pair in versions.windows(2) {
+            let (newer, older) = (records.of(pair[0]), records.of(pair[1]));
+            if !newer.is_copy && older.allocates() && below.cuts.parts(older.op, newer.op) {
+                history += u64::from(range.count);
+            }
+        }
+        let last = versions.last().map(|id| records.of(*id)).filter(|last| mapped > 0 && !last.is_copy);
+        if let Some(generation) = last.and_then(|last| below.cuts.generation_below(last.op)) {
+            history += mapped - below.cuts.count_in(generation, below.base, range);
+        }
+        history
     }
 
     fn allocates(records: &Records, versions: &[RecordId]) -> bool {
@@ -424,7 +270,7 @@ impl Extents {
         id: RecordId,
         range: BlockRange,
         settled: OpId,
-        base: &BaseBits,
+        below: Below<'_>,
         records: &mut Records,
     ) -> Met {
         let record = records.of_mut(id);
@@ -435,13 +281,13 @@ impl Extents {
             let place = versions.iter().position(|&other| records.of(other).op <= op).unwrap_or(versions.len());
             met = met.max(if place == 0 { Met::Older } else { Met::Newer });
             versions.insert(place, id);
-            prune(versions, settled, count, records);
+            prune(versions, settled, below.cuts, count, records);
         };
-        if self.change_exactly(range, base, records, |_| true, &mut put) {
+        if self.change_exactly(range, below, records, |_| true, &mut put) {
             return met;
         }
         if self.is_clear(range) {
-            self.insert_gap(id, range.first, range.count, base, records);
+            self.insert_gap(id, range.first, range.count, below, records);
             return met;
         }
         self.split_at(range.first);
@@ -459,19 +305,18 @@ impl Extents {
             gaps.push((at, (range.end() - at) as u32));
         }
         for (first, count) in gaps {
-            self.insert_gap(id, first, count, base, records);
+            self.insert_gap(id, first, count, below, records);
         }
         for (first, count) in present {
-            self.change_exactly(BlockRange::new(first, count), base, records, |_| true, &mut put);
+            self.change_exactly(BlockRange::new(first, count), below, records, |_| true, &mut put);
         }
         met
     }
 
-    fn insert_gap(&mut self, id: RecordId, first: u64, count: u32, base: &BaseBits, records: &Records) {
-        let extent = Extent { count, versions: Versions::One(id) };
-        let (new, hidden) = Self::weigh(base, records, first, &extent);
-        (self.new_blocks, self.hidden_blocks) = (self.new_blocks + new, self.hidden_blocks + hidden);
-        self.map.insert(first, extent);
+    fn insert_gap(&mut self, id: RecordId, first: u64, count: u32, below: Below<'_>, records: &Records) {
+        let more = Self::weigh(below, records, BlockRange::new(first, count), &[id]);
+        self.set_weight(self.weight().plus(more));
+        self.map.insert(first, Extent { count, versions: Versions::One(id) });
     }
 
     /// Changes the versions of the extent of just these blocks where they are `wanted`; it goes when none are left. False
@@ -479,7 +324,7 @@ impl Extents {
     fn change_exactly(
         &mut self,
         range: BlockRange,
-        base: &BaseBits,
+        below: Below<'_>,
         records: &mut Records,
         wanted: impl Fn(&[RecordId]) -> bool,
         act: impl FnOnce(&mut Records, &mut Vec<RecordId>, u64),
@@ -494,14 +339,20 @@ impl Extents {
         if !wanted(extent.versions.as_slice()) {
             return true;
         }
-        let before = Self::allocates(records, extent.versions.as_slice());
+        let (before, cut) = (Self::allocates(records, extent.versions.as_slice()), !below.cuts.is_empty());
+        let history = |records: &Records, versions: &[RecordId]| match cut {
+            true => Self::weigh_history(below, records, range, below.base.count(range), versions),
+            false => 0,
+        };
+        let history_before = history(records, extent.versions.as_slice());
         self.scratch.clear();
         self.scratch.extend_from_slice(extent.versions.as_slice());
         act(records, &mut self.scratch, u64::from(range.count));
         let after = Self::allocates(records, &self.scratch);
         let gone = self.scratch.is_empty();
+        self.history_blocks = self.history_blocks + history(records, &self.scratch) - history_before;
         if before != after || gone {
-            let mapped = base.count(range);
+            let mapped = below.base.count(range);
             let new = u64::from(range.count) - mapped;
             match before {
                 true => self.new_blocks -= new,
@@ -524,23 +375,23 @@ impl Extents {
     pub fn change_range(
         &mut self,
         range: BlockRange,
-        base: &BaseBits,
+        below: Below<'_>,
         records: &mut Records,
         act: impl FnMut(&mut Records, &mut Vec<RecordId>, u64),
     ) {
-        self.change_range_where(range, base, records, |_| true, act);
+        self.change_range_where(range, below, records, |_| true, act);
     }
 
     /// The same where at least one stretch's versions are `wanted`; others stay as they are.
     fn change_range_where(
         &mut self,
         range: BlockRange,
-        base: &BaseBits,
+        below: Below<'_>,
         records: &mut Records,
         wanted: impl Fn(&[RecordId]) -> bool,
         mut act: impl FnMut(&mut Records, &mut Vec<RecordId>, u64),
     ) {
-        if self.change_exactly(range, base, records, &wanted, &mut act) {
+        if self.change_exactly(range, below, records, &wanted, &mut act) {
             return;
         }
         let mut any = false;
@@ -552,26 +403,26 @@ impl Extents {
         self.split_at(range.end());
         let present: Vec<(u64, u32)> = self.map.range(range.first..range.end()).map(|(&f, e)| (f, e.count)).collect();
         for (first, count) in present {
-            self.change_exactly(BlockRange::new(first, count), base, records, &wanted, &mut act);
+            self.change_exactly(BlockRange::new(first, count), below, records, &wanted, &mut act);
         }
     }
 
     /// Drops what the newest settled version hides, in `range`.
-    pub fn settle(&mut self, range: BlockRange, settled: OpId, base: &BaseBits, records: &mut Records) {
+    pub fn settle(&mut self, range: BlockRange, settled: OpId, below: Below<'_>, records: &mut Records) {
         self.change_range_where(
             range,
-            base,
+            below,
             records,
             |versions| versions.len() > 1,
             |records, versions, count| {
-                prune(versions, settled, count, records);
+                prune(versions, settled, below.cuts, count, records);
             },
         );
     }
 
     /// Removes every version of `op` in `range`.
-    pub fn undo(&mut self, range: BlockRange, op: OpId, base: &BaseBits, records: &mut Records) {
-        self.change_range(range, base, records, |records, versions, count| {
+    pub fn undo(&mut self, range: BlockRange, op: OpId, below: Below<'_>, records: &mut Records) {
+        self.change_range(range, below, records, |records, versions, count| {
             versions.retain(|&id| {
                 let gone = records.of(id).op == op;
                 if gone {
@@ -583,8 +434,8 @@ impl Extents {
     }
 
     /// Takes `id` out of the versions in `range`, where it still stands: the map has taken it over.
-    pub fn drop_version(&mut self, id: RecordId, range: BlockRange, base: &BaseBits, records: &mut Records) {
-        self.change_range(range, base, records, |records, versions, count| {
+    pub fn drop_version(&mut self, id: RecordId, range: BlockRange, below: Below<'_>, records: &mut Records) {
+        self.change_range(range, below, records, |records, versions, count| {
             if let Some(at) = versions.iter().position(|&v| v == id) {
                 versions.remove(at);
                 records.release(id, count);
@@ -593,8 +444,15 @@ impl Extents {
     }
 
     /// Puts `new` in the place of `old` where that still stands in `range`: the same operation, stored elsewhere.
-    pub fn replace(&mut self, old: RecordId, new: RecordId, range: BlockRange, base: &BaseBits, records: &mut Records) {
-        self.change_range(range, base, records, |records, versions, count| {
+    pub fn replace(
+        &mut self,
+        old: RecordId,
+        new: RecordId,
+        range: BlockRange,
+        below: Below<'_>,
+        records: &mut Records,
+    ) {
+        self.change_range(range, below, records, |records, versions, count| {
             if let Some(at) = versions.iter().position(|&v| v == old) {
                 versions[at] = new;
                 records.of_mut(new).live += count;
@@ -603,39 +461,37 @@ impl Extents {
         });
     }
 
-    /// Changes the map's bits in `range` and keeps the count of new blocks right.
+    /// Changes what is below the index in `range` and keeps the counts right.
     pub fn rebase(
         &mut self,
         range: BlockRange,
-        base: &mut BaseBits,
+        (base, cuts): (&mut BaseBits, &mut Cuts),
         records: &Records,
-        act: impl FnOnce(&mut BaseBits),
+        act: impl FnOnce(&mut BaseBits, &mut Cuts),
     ) {
         if let Some(extent) = self.map.get(&range.first).filter(|extent| extent.count == range.count) {
-            let before = Self::weigh(base, records, range.first, extent);
-            act(base);
-            let after = Self::weigh(base, records, range.first, extent);
-            return self.reweigh(before, after);
+            let versions = extent.versions.as_slice();
+            let before = Self::weigh(Below { base, cuts }, records, range, versions);
+            act(base, cuts);
+            let after = Self::weigh(Below { base, cuts }, records, range, versions);
+            return self.set_weight(self.weight().less(before).plus(after));
         }
         if self.is_clear(range) {
-            return act(base);
+            return act(base, cuts);
         }
         self.split_at(range.first);
         self.split_at(range.end());
-        let before = Self::sum(self.map.range(range.first..range.end()), base, records);
-        act(base);
-        let after = Self::sum(self.map.range(range.first..range.end()), base, records);
-        self.reweigh(before, after);
+        let before = Self::sum(self.map.range(range.first..range.end()), Below { base, cuts }, records);
+        act(base, cuts);
+        let after = Self::sum(self.map.range(range.first..range.end()), Below { base, cuts }, records);
+        self.set_weight(self.weight().less(before).plus(after));
     }
 
-    fn reweigh(&mut self, before: (u64, u64), after: (u64, u64)) {
-        self.new_blocks = self.new_blocks - before.0 + after.0;
-        self.hidden_blocks = self.hidden_blocks - before.1 + after.1;
-    }
-
-    fn sum<'a>(extents: impl Iterator<Item = (&'a u64, &'a Extent)>, base: &BaseBits, records: &Records) -> (u64, u64) {
-        let each = extents.map(|(&first, extent)| Self::weigh(base, records, first, extent));
-        each.fold((0, 0), |sum, (new, hidden)| (sum.0 + new, sum.1 + hidden))
+    fn sum<'a>(extents: impl Iterator<Item = (&'a u64, &'a Extent)>, below: Below<'_>, records: &Records) -> Weight {
+        let weigh = |(&first, extent): (&u64, &Extent)| {
+            Self::weigh(below, records, BlockRange::new(first, extent.count), extent.versions.as_slice())
+        };
+        extents.map(weigh).fold(Weight::default(), Weight::plus)
     }
 
     /// Drops everything.
@@ -645,31 +501,48 @@ impl Extents {
                 records.release(id, u64::from(extent.count));
             }
         }
-        (self.new_blocks, self.hidden_blocks) = (0, 0);
+        self.set_weight(Weight::default());
     }
 
-    /// Counts new and hidden blocks again; the invariants compare.
-    pub fn recount(&self, base: &BaseBits, records: &Records) -> (u64, u64) {
-        Self::sum(self.map.iter(), base, records)
+    /// Whether new, hidden and history blocks are what a recount gives.
+    pub fn agrees(&self, below: Below<'_>, records: &Records) -> bool {
+        Self::sum(self.map.iter(), below, records) == self.weight()
     }
 }
 
-/// Drops the versions below the newest one at or below `settled`.
-fn prune(versions: &mut Vec<RecordId>, settled: OpId, count: u64, records: &mut Records) {
+/// Drops the versions below the newest one at or below `settled`, but for what a snapshot views.
+fn prune(versions: &mut Vec<RecordId>, settled: OpId, cuts: &Cuts, count: u64, records: &mut Records) {
     let Some(committed) = versions.iter().position(|&id| records.of(id).op <= settled) else {
         return;
     };
-    for id in versions.drain(committed + 1..) {
-        records.release(id, count);
+    if cuts.is_empty() {
+        for id in versions.drain(committed + 1..) {
+            records.release(id, count);
+        }
+        return;
+    }
+    let mut newer = records.of(versions[committed]).op;
+    let mut at = committed + 1;
+    while at < versions.len() {
+        let op = records.of(versions[at]).op;
+        if cuts.is_viewed(op, newer) {
+            (newer, at) = (op, at + 1);
+        } else {
+            records.release(versions.remove(at), count);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{Epoch, HostId, Incarnation};
+    use cairn_types::{ComponentId, Epoch, HostId, Incarnation};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::{
+        records::{Body, Place, Record},
+        row_checks::RowChecks,
+    };
 
     fn op(seq: u64) -> OpId {
         OpId { epoch: Epoch { number: 1, host: HostId(1), incarnation: Incarnation(1) }, seq }
@@ -716,6 +589,7 @@ mod tests {
         #[test]
         fn extents_agree_with_a_list_per_block(steps in proptest::collection::vec(step(), 1..60)) {
             let (mut extents, mut records, mut base) = (Extents::default(), Records::default(), BaseBits::default());
+            let mut cuts = Cuts::default();
             let mut oracle = Oracle::default();
             let (mut next, mut settled) = (10u64, 5u64);
             let put = |extents: &mut Extents, records: &mut Records, base: &BaseBits, oracle: &mut Oracle, seq: u64, settled: u64, first, count, data: bool| {
@@ -725,8 +599,8 @@ mod tests {
                 } else {
                     Body::Zero { keep_allocated: false }
                 };
-                let id = records.add(Record { component: ComponentId(1), op: op(seq), range, position: 0, body, live: 0, row: None }, Some(0));
-                extents.insert(id, range, op(settled), base, records);
+                let id = records.add(Record { component: ComponentId(1), op: op(seq), range, position: 0, body, is_copy: false, live: 0, row: None }, Some(0));
+                extents.insert(id, range, op(settled), Below { base, cuts: &Cuts::default() }, records);
                 for block in first..range.end() {
                     let versions = oracle.blocks.entry(block).or_default();
                     let at = versions.iter().position(|v| v.0 <= seq).unwrap_or(versions.len());
@@ -747,22 +621,22 @@ mod tests {
                     Step::Undo { back } => {
                         let seq = next - back;
                         if seq > settled {
-                            extents.undo(BlockRange::new(0, 100), op(seq), &base, &mut records);
+                            extents.undo(BlockRange::new(0, 100), op(seq), Below { base: &base, cuts: &cuts }, &mut records);
                             oracle.blocks.values_mut().for_each(|v| v.retain(|x| x.0 != seq));
                             oracle.prune(settled);
                         }
                     }
                     Step::Settle { back } => {
                         settled = settled.max(next.saturating_sub(back));
-                        extents.settle(BlockRange::new(0, 100), op(settled), &base, &mut records);
+                        extents.settle(BlockRange::new(0, 100), op(settled), Below { base: &base, cuts: &cuts }, &mut records);
                         oracle.prune(settled);
                     }
                     Step::Fold { first, count } => {
                         for span in extents.spans(BlockRange::new(first, count)) {
                             if let Some(id) = span.versions.iter().copied().find(|&v| records.of(v).op <= op(settled)) {
                                 let data = records.of(id).allocates();
-                                extents.rebase(span.range, &mut base, &records, |b| b.set(span.range, data));
-                                extents.drop_version(id, span.range, &base, &mut records);
+                                extents.rebase(span.range, (&mut base, &mut cuts), &records, |b, _| b.set(span.range, data));
+                                extents.drop_version(id, span.range, Below { base: &base, cuts: &cuts }, &mut records);
                                 for block in span.range.first..span.range.end() {
                                     oracle.blocks.get_mut(&block).unwrap().retain(|v| v.1 != id);
                                 }
@@ -777,7 +651,8 @@ mod tests {
                 let want: BTreeMap<u64, Vec<RecordId>> =
                     oracle.blocks.iter().map(|(&b, v)| (b, v.iter().map(|x| x.1).collect())).collect();
                 prop_assert_eq!(seen, want);
-                prop_assert_eq!((extents.new_blocks(), extents.hidden_blocks()), extents.recount(&base, &records));
+                let agrees = extents.agrees(Below { base: &base, cuts: &cuts }, &records);
+                prop_assert!(agrees);
                 let live: u64 = records.iter().map(|(_, r)| r.live).sum();
                 prop_assert_eq!(live, oracle.blocks.values().map(|v| v.len() as u64).sum::<u64>());
             }

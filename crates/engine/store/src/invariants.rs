@@ -21,10 +21,12 @@ use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 use crate::{
     deltas::put_over,
     disk_group::{DiskGroup, Inner},
-    index::{Body, Place},
+    history::{History, LOST_PLACE},
+    history_shard::count_entry,
     leaf::{BAD_SLOT, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT, is_place},
     map::Map,
     meta::Rows,
+    records::{Body, Place},
     rows,
     segments::LOG,
     shards::{ShardKey, leaves_of},
@@ -83,7 +85,8 @@ impl<E: Env> Inner<E> {
         let (leaves, deltas) = self.env.run_blocking(job).await.map_err(|e| e.to_string())?;
         let mut leaves = check_leaves(&self.state.borrow().map, &leaves, &deltas)?;
         self.add_pages(&mut leaves).await?;
-        let checks = self.state.borrow().check_map(&leaves)?;
+        let history = self.all_history().await;
+        let checks = self.state.borrow().check_map(&leaves, &history)?;
         for check in checks.into_iter().filter(|_| contents) {
             let data = self.read_device(check.device, check.offset, BLOCK_BYTES).await;
             let data = data.map_err(|e| format!("{}: {e}", check.what))?;
@@ -103,9 +106,11 @@ impl<E: Env> Inner<E> {
             let Some(pages) = state.map.pages() else { return Ok(()) };
             pages.shards.check()?;
             let mut places = BTreeSet::new();
-            let named = pages.shards.all().flat_map(|(_, shard)| shard.pages());
-            if let Some(page) = named.into_iter().find(|page| !places.insert(page.place)) {
-                return Err(format!("place {} of the block map has two names", page.place));
+            let of_map = pages.shards.all().flat_map(|(_, shard)| shard.pages()).map(|page| page.place);
+            let of_history = pages.shards.all_history().flat_map(|(_, shard)| shard.pages()).map(|page| page.place);
+            let mut named = of_map.chain(of_history.filter(|place| *place != LOST_PLACE));
+            if let Some(place) = named.find(|place| !places.insert(*place)) {
+                return Err(format!("place {place} of the block map has two names"));
             }
             if places.len() as u64 != pages.zone.named() {
                 return Err(format!(
@@ -128,7 +133,78 @@ impl<E: Env> Inner<E> {
     }
 }
 
+/// All history, by shard.
+type AllHistory = Vec<(ShardKey, History)>;
+
+impl<E: Env> Inner<E> {
+    async fn all_history(self: &Rc<Self>) -> AllHistory {
+        let keys: Vec<ShardKey> = {
+            let state = self.state.borrow();
+            state.map.pages().into_iter().flat_map(|pages| pages.shards.all_history()).map(|(key, _)| key).collect()
+        };
+        let mut all = Vec::new();
+        for key in keys {
+            all.push((key, self.history_of(key, 0..SHARD_BLOCKS).await));
+        }
+        all
+    }
+}
+
 impl State {
+    /// Counts of history, which of its blocks are known to have it, and the slots that it refers to.
+    fn check_history(
+        &self,
+        history: &AllHistory,
+        references: &mut BTreeMap<(u8, u64), u32>,
+        checks: &mut Vec<Check>,
+    ) -> Result<(), String> {
+        let mut blocks: BTreeMap<ComponentId, u64> = BTreeMap::new();
+        for (key, of_shard) in history {
+            let device =
+                self.components.device_of(key.0).ok_or_else(|| format!("history of {key:?}, which is not here"))?;
+            if self.tier.of(device).failed {
+                continue;
+            }
+            let component = self.components.get(key.0).filter(|component| !component.lost);
+            let first = u64::from(key.1) * SHARD_BLOCKS;
+            let mut counts = Vec::new();
+            for &((block, generation), entry) in of_shard.entries() {
+                let what = format!("history of {:?} block {} at cut {generation}", key.0, first + block);
+                count_entry(&mut counts, generation, &entry);
+                let noted =
+                    component.is_none_or(|c| !c.cuts.is_noted(generation) || c.cuts.has(generation, first + block));
+                if !noted {
+                    return Err(format!("{what}: it is not known to be there"));
+                }
+                if !is_place(entry.slot) {
+                    continue;
+                }
+                if !self.tier.of(device).has(entry.slot) {
+                    return Err(format!("{what}: device {device} has no slot {}", entry.slot));
+                }
+                *references.entry((device, entry.slot)).or_default() += 1;
+                let offset = self.tier.of(device).device_offset(entry.slot);
+                checks.push(Check { device, offset, crc: entry.crc, what });
+            }
+            // A check runs beside what removes it.
+            let Some(shard) = self.map.pages().and_then(|pages| pages.shards.history(*key)) else { continue };
+            if !of_shard.has_lost() && shard.counts() != counts {
+                return Err(format!("history of {key:?}: {:?} counted, {counts:?} there", shard.counts()));
+            }
+            *blocks.entry(key.0).or_default() += shard.blocks();
+        }
+        for component in self.components.all().filter(|component| !component.lost) {
+            let there = blocks.get(&component.id).copied().unwrap_or(0);
+            if there != component.history_blocks {
+                return Err(format!(
+                    "{:?}: {} blocks of history, {there} counted",
+                    component.id, component.history_blocks
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Counts everything that is kept as a sum anew.
     pub(crate) fn check_counts(&self) -> Result<(), String> {
         let mut live: BTreeMap<u32, u64> = BTreeMap::new();
@@ -140,8 +216,10 @@ impl State {
                 if !ops.windows(2).all(|w| w[0] >= w[1]) {
                     return Err(format!("{id:?} {:?}: versions are out of order", span.range));
                 }
-                if ops.iter().filter(|op| **op <= component.settled).count() > 1 {
-                    return Err(format!("{id:?} {:?}: more than one settled version is kept", span.range));
+                let settled: Vec<_> = ops.iter().filter(|op| **op <= component.settled).collect();
+                // Where the last snapshot went, what it viewed goes as it is met.
+                if !component.cuts.were_cut() && settled.len() > 1 {
+                    return Err(format!("{id:?} {:?}: a settled version is kept that nothing views", span.range));
                 }
                 for (&version, op) in span.versions.iter().zip(&ops) {
                     *live.entry(version).or_default() += u64::from(span.range.count);
@@ -150,9 +228,8 @@ impl State {
                     }
                 }
             }
-            let counted = (component.extents.new_blocks(), component.extents.hidden_blocks());
-            if counted != component.extents.recount(&component.base, &self.components.records) {
-                return Err(format!("{id:?}: new or hidden blocks are miscounted"));
+            if !component.extents.agrees(component.below(), &self.components.records) {
+                return Err(format!("{id:?}: new, hidden or history blocks are miscounted"));
             }
             if component.window.first().is_some_and(|first| first.info.op <= component.settled) {
                 return Err(format!("{id:?}: a settled operation is in the window"));
@@ -189,7 +266,7 @@ impl State {
     }
 
     /// Compares the map's leaves with bits and segment counts; returns the blocks to be read.
-    fn check_map(&self, leaves: &BTreeMap<LeafKey, Leaf>) -> Result<Vec<Check>, String> {
+    fn check_map(&self, leaves: &BTreeMap<LeafKey, Leaf>, history: &AllHistory) -> Result<Vec<Check>, String> {
         let mut checks = Vec::new();
         let mut references: BTreeMap<(u8, u64), u32> = BTreeMap::new();
         let mut mapped: BTreeMap<ComponentId, u64> = BTreeMap::new();
@@ -231,6 +308,7 @@ impl State {
                 return Err(format!("{:?}: {} bits, {have} mapped blocks", component.id, component.base.total()));
             }
         }
+        self.check_history(history, &mut references, &mut checks)?;
         self.check_records(&mut references, &mut checks)?;
         check_segments(&self.tier, &references)?;
         Ok(checks)

@@ -24,7 +24,7 @@ use crate::{
     marks::{IN_METADATA, RegionMark},
     rows::{self, SegmentRow},
     segments::COUNTS_MAX,
-    shards::{self, ShardKey},
+    shards::{self, Pieces, ShardKey},
     state::State,
 };
 
@@ -210,7 +210,7 @@ impl State {
         }
         self.map.load_number(number);
         let pages = self.map.pages_mut().expect("looked at before");
-        pages.shards.keep(number, parts, entries);
+        pages.shards.keep(number, Pieces { map: parts, history: 0 }, entries);
         Ok(())
     }
 

@@ -7,15 +7,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cairn_format::{MAP_PAGE_BYTES, map_rows::PageRef};
-use cairn_types::ComponentId;
+use cairn_format::{MAP_PAGE_BYTES, Needs, history_rows::HistoryPageRef, map_rows::PageRef};
+use cairn_types::{ComponentId, OpId};
 
 use crate::{
     clock::ClockCache,
     deltas::{Delta, Deltas},
     leaf::{LEAF_CACHED_BYTES, Leaf, LeafCache, LeafKey},
     segment_hand::SegmentHand,
-    shards::{Bounds, ShardKey, Shards},
+    shards::{Bounds, FoldKey, ShardKey, Shards},
     zone::{Room, Zone},
 };
 
@@ -54,12 +54,30 @@ pub(crate) struct Pages {
     pub has_rows: bool,
     /// They are not to be touched: somebody else makes transactions.
     pub rows_stay: bool,
+    /// The superblock says that there may be cuts.
+    pub may_have_cuts: bool,
+    /// How far the sweep of a component's history is: of which list of cuts, and the shard and the block from which on it is not.
+    pub swept: Option<(ComponentId, OpId, (u16, u64))>,
 }
 
 impl Pages {
     pub fn new(room: Room, bounds: Bounds, page_leaves_max: usize) -> Self {
         let (shards, zone, hand) = (Shards::default(), Zone::new(room), SegmentHand::default());
-        Self { shards, zone, hand, bounds, page_leaves_max, has_rows: true, rows_stay: false }
+        Self {
+            shards,
+            zone,
+            hand,
+            bounds,
+            page_leaves_max,
+            has_rows: true,
+            rows_stay: false,
+            may_have_cuts: false,
+            swept: None,
+        }
+    }
+    /// Of a group whose superblock says so.
+    pub fn with_needs(self, needs: Needs) -> Self {
+        Self { may_have_cuts: needs.include(Needs::CUTS), ..self }
     }
     /// The group has a device more.
     pub fn set_bounds(&mut self, bounds: Bounds) {
@@ -105,12 +123,21 @@ impl Map {
             self.page_cache.insert(page.place, bytes.clone());
         }
     }
+    /// The same of a page of history.
+    pub fn keep_history_page(&mut self, key: ShardKey, page: HistoryPageRef, bytes: &Bytes) {
+        let shard = self.pages.as_ref().and_then(|pages| pages.shards.history(key));
+        if shard.is_some_and(|shard| {
+            shard.pages().binary_search_by_key(&page.first, |of| of.first).is_ok_and(|at| shard.pages()[at] == page)
+        }) {
+            self.page_cache.insert(page.place, bytes.clone());
+        }
+    }
     /// Something else is being written to the place.
     pub fn forget_page(&mut self, place: u32) {
         self.page_cache.remove_range(place..=place);
     }
     /// Shards that a transaction folds which adds so many entries.
-    pub fn shards_due(&self, adds: u64) -> Vec<ShardKey> {
+    pub fn shards_due(&self, adds: u64) -> Vec<FoldKey> {
         self.pages.as_ref().map_or_else(Vec::new, |pages| pages.shards.due(adds, pages.bounds))
     }
     /// The number of the last transaction.

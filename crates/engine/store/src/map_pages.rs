@@ -19,6 +19,7 @@ use bytes::Bytes;
 use cairn_env::{Disk, Durability, Env, PageBuf};
 use cairn_format::{
     LEAF_BLOCKS, MAP_PAGE_BYTES, MapPage, PackedPage, SHARD_BLOCKS, decode_map_page,
+    history_rows::HistoryPageRef,
     map_rows::{PageRef, SHARD_REGIONS, ShardRegion, ShardRow},
     pack_map_pages,
 };
@@ -31,10 +32,11 @@ use crate::{
     deltas::{Delta, put_over},
     disk_group::Inner,
     error::{StoreError, damaged},
+    history_shard::Place,
     leaf::{Entry, Leaf, LeafKey},
     rows,
     segments::LOG,
-    shards::{ShardKey, leaves_of, shard_of},
+    shards::{FoldKey, Part as FoldOf, ShardKey, leaves_of, shard_of},
 };
 
 /// Pages that are read at once.
@@ -51,50 +53,86 @@ const WRITES_AT_ONCE: usize = 2;
 const SPARSE_ENTRIES: u64 = 64;
 const SPARSE_PAGES: usize = 4;
 
-/// A shard whose pages are to be exchanged.
+/// A shard whose pages are to be exchanged, or those of its history.
 #[derive(Debug)]
 pub(crate) struct Fold {
-    pub key: ShardKey,
+    pub key: FoldKey,
     /// In order; what stays, and what is written.
-    pages: Vec<NewPage>,
+    pub pages: Vec<NewPage>,
     /// Places that the new row does not name.
-    gave_up: Vec<u32>,
+    pub gave_up: Vec<u32>,
     /// Leaves of an earlier release that go.
-    leaves: Vec<LeafKey>,
+    pub leaves: Vec<LeafKey>,
     /// Bits of the shard as they were: the component that tells them may be deleted before its row is written.
-    bits: BaseBits,
+    pub bits: BaseBits,
+    /// History that goes.
+    pub dropped: Vec<(Place, Entry)>,
+}
+
+/// A page by its place among those of its shard, and on the device. Of the map the generation is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NamedPage {
+    pub first: Place,
+    pub stamp: u16,
+    pub place: u32,
+}
+
+impl From<PageRef> for NamedPage {
+    fn from(PageRef { first, stamp, place }: PageRef) -> Self {
+        Self { first: (first, 0), stamp, place }
+    }
+}
+
+impl From<NamedPage> for PageRef {
+    fn from(NamedPage { first: (first, _), stamp, place }: NamedPage) -> Self {
+        Self { first, stamp, place }
+    }
+}
+
+impl From<HistoryPageRef> for NamedPage {
+    fn from(HistoryPageRef { first, stamp, place }: HistoryPageRef) -> Self {
+        Self { first, stamp, place }
+    }
+}
+
+impl From<NamedPage> for HistoryPageRef {
+    fn from(NamedPage { first, stamp, place }: NamedPage) -> Self {
+        Self { first, stamp, place }
+    }
 }
 
 #[derive(Debug)]
-enum NewPage {
-    Stays(PageRef),
-    /// The first block that it answers for, and its bytes, where a device can take them.
-    Written(u16, Bytes),
+pub(crate) enum NewPage {
+    Stays(NamedPage),
+    /// The first that it answers for, and its bytes, where a device can take them.
+    Written(Place, Bytes),
 }
 
 /// A fold whose pages are durable.
 #[derive(Debug)]
 pub(crate) struct Folded {
-    pub key: ShardKey,
-    pub pages: Vec<PageRef>,
+    pub key: FoldKey,
+    pub pages: Vec<NamedPage>,
     pub gave_up: Vec<u32>,
     pub leaves: Vec<LeafKey>,
     /// Pages that were written.
     pub written: u64,
     bits: BaseBits,
+    /// History that goes.
+    pub dropped: Vec<(Place, Entry)>,
 }
 
 /// How pages are read.
 #[derive(Debug, Clone, Copy)]
-struct PageReads {
+pub(crate) struct PageReads {
     /// By way of memory.
-    keeps: bool,
+    pub keeps: bool,
     /// What is not read is gone for good: an error that passes must not cost it.
-    patient: bool,
+    pub patient: bool,
 }
 
 /// Pages that are about to be written anew.
-const TO_FOLD: PageReads = PageReads { keeps: false, patient: true };
+pub(crate) const TO_FOLD: PageReads = PageReads { keeps: false, patient: true };
 
 /// A part of a shard that is packed anew: its entries, from its pages and what waits.
 struct Part {
@@ -134,24 +172,38 @@ impl Contents {
 /// Pages of these entries, ready for the device.
 fn pack(key: ShardKey, number: u64, leaves_max: usize, entries: &[(u64, Entry)]) -> Vec<NewPage> {
     let packed = pack_map_pages(key.0, key.1, number, entries, leaves_max);
-    let ready = |PackedPage { first, bytes }| NewPage::Written(first, PageBuf::copy_of(&bytes).freeze());
+    let ready = |PackedPage { first, bytes }| NewPage::Written((first, 0), PageBuf::copy_of(&bytes).freeze());
     packed.into_iter().map(ready).collect()
 }
 
 impl<E: Env> Inner<E> {
-    fn page_offset(&self, place: u32) -> u64 {
+    pub(crate) fn page_offset(&self, place: u32) -> u64 {
         let state = self.state.borrow();
         self.metadata_offset + state.map.pages().expect("the map is in pages").zone.offset(place)
     }
 
     /// The page, none where it is not what the shard's row says.
     async fn read_page(&self, key: ShardKey, page: PageRef, reads: PageReads) -> Option<Bytes> {
+        let bytes = self.read_place(page.place, reads, |bytes| is_page(bytes, key, page)).await?;
+        if reads.keeps {
+            self.state.borrow_mut().map.keep_page(key, page, &bytes);
+        }
+        Some(bytes)
+    }
+
+    /// What stands in a place, none where it is not the page that is meant.
+    pub(crate) async fn read_place(
+        &self,
+        place: u32,
+        reads: PageReads,
+        is_meant: impl Fn(&[u8]) -> bool,
+    ) -> Option<Bytes> {
         let PageReads { keeps, patient } = reads;
-        let known = if keeps { self.state.borrow_mut().map.page(page.place) } else { None };
-        if let Some(bytes) = known.filter(|bytes| is_page(bytes, key, page)) {
+        let known = if keeps { self.state.borrow_mut().map.page(place) } else { None };
+        if let Some(bytes) = known.filter(|bytes| is_meant(bytes)) {
             return Some(bytes);
         }
-        let offset = self.page_offset(page.place);
+        let offset = self.page_offset(place);
         self.state.borrow_mut().counters.map_pages_read += 1;
         let mut tries = if patient { READS_MAX } else { 1 };
         let bytes = loop {
@@ -162,13 +214,7 @@ impl<E: Env> Inner<E> {
             }
             tries -= 1;
         };
-        if !is_page(&bytes, key, page) {
-            return None;
-        }
-        if keeps {
-            self.state.borrow_mut().map.keep_page(key, page, &bytes);
-        }
-        Some(bytes)
+        is_meant(&bytes).then_some(bytes)
     }
 
     /// Reads pages, many at once; none for one that is another than was meant. Their checksums are looked at where they are decoded.
@@ -360,15 +406,16 @@ impl<E: Env> Inner<E> {
             let before = rest.iter().take_while(|page| u64::from(page.first) < part.blocks.start).count();
             // The first page answers for what is before it as well.
             let before = if part.blocks.start == 0 { 0 } else { before };
-            pages.extend(rest[..before].iter().map(|page| NewPage::Stays(*page)));
+            pages.extend(rest[..before].iter().map(|page| NewPage::Stays((*page).into())));
             rest = &rest[before + part.pages.len()..];
             let contents = self.contents(key, &part, Vec::new()).await?;
             gave_up.extend(part.pages.iter().map(|page| page.place));
             let job = move || pack(key, number, leaves_max, &contents.entries());
             pages.extend(self.env.run_blocking(job).await);
         }
-        pages.extend(rest.iter().map(|page| NewPage::Stays(*page)));
-        Ok(Fold { key, pages, gave_up, leaves: Vec::new(), bits })
+        pages.extend(rest.iter().map(|page| NewPage::Stays((*page).into())));
+        let (key, leaves, dropped) = ((key, FoldOf::Map), Vec::new(), Vec::new());
+        Ok(Fold { key, pages, gave_up, leaves, bits, dropped })
     }
 
     async fn prepare_whole(
@@ -386,7 +433,7 @@ impl<E: Env> Inner<E> {
         };
         let (pages, bits) = self.env.run_blocking(job).await;
         let gave_up = old.into_iter().map(|page| page.place).collect();
-        Ok(Fold { key, pages, gave_up, leaves, bits })
+        Ok(Fold { key: (key, FoldOf::Map), pages, gave_up, leaves, bits, dropped: Vec::new() })
     }
 
     /// Writes the pages of folds to free places and flushes. A fold for which there are not places enough comes to nothing: what it would
@@ -413,12 +460,12 @@ impl<E: Env> Inner<E> {
                     NewPage::Written(first, bytes) => {
                         let place = places.next().expect("one for each");
                         writes.push((self.metadata_offset + map.zone.offset(place), bytes));
-                        PageRef { first, stamp: number as u16, place }
+                        NamedPage { first, stamp: number as u16, place }
                     }
                 };
                 let pages = fold.pages.into_iter().map(&mut place).collect();
-                let Fold { key, gave_up, leaves, bits, .. } = fold;
-                done.push(Folded { key, pages, gave_up, leaves, written: written as u64, bits });
+                let Fold { key, gave_up, leaves, bits, dropped, .. } = fold;
+                done.push(Folded { key, pages, gave_up, leaves, written: written as u64, bits, dropped });
             }
             // What memory has of these places is of pages that went.
             let taken =
@@ -455,8 +502,9 @@ impl<E: Env> Inner<E> {
 impl Folded {
     /// The shard's row, up to `number`.
     pub fn row(&self, number: u64, component: Option<&Component>) -> ShardRow {
-        let mut row = ShardRow { number, pages: self.pages.clone(), ..ShardRow::default() };
-        let first = u32::from(self.key.1) * SHARD_REGIONS;
+        let pages = self.pages.iter().map(|page| (*page).into()).collect();
+        let mut row = ShardRow { number, pages, ..ShardRow::default() };
+        let first = u32::from(self.key.0.1) * SHARD_REGIONS;
         for (index, region) in (first..first + SHARD_REGIONS).enumerate() {
             let mark = component.and_then(|component| component.regions.get(region)).map_or(OpId::ZERO, |mark| mark.op);
             let bits = component.map_or(&self.bits, |component| &component.base).region(region);
@@ -565,7 +613,8 @@ mod tests {
         let own = bits.part(BlockRange::new(5 * SHARD_BLOCKS, SHARD_BLOCKS as u32));
         assert_eq!((own.total(), bits.part(whole).total()), (SHARD_BLOCKS - 70, 2 * SHARD_BLOCKS - 70));
         let (pages, gave_up, leaves) = Default::default();
-        let folded = Folded { key: (ComponentId(1), 5), pages, gave_up, leaves, written: 0, bits: own };
+        let (key, dropped) = (((ComponentId(1), 5), FoldOf::Map), Vec::new());
+        let folded = Folded { key, pages, gave_up, leaves, written: 0, bits: own, dropped };
         let row = folded.row(9, None);
         let mut told = BaseBits::default();
         for region in row.regions {

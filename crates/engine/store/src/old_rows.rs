@@ -1,4 +1,5 @@
-//! Goes over to pages what an earlier release left in rows: a shard a second, while destage has nothing else to do.
+//! What destage does while it has nothing else to do: goes over to pages what an earlier release left in rows, a shard a second, and
+//! sweeps history that no snapshot needs.
 //!
 //! Promises    once a group was at rest for long enough, it has no row of that kind any more, and none is looked for
 //! Assumes     the destage task calls it between two transactions
@@ -20,18 +21,23 @@ use crate::{
 
 /// Wait between two shards: each is up to 1 MB to write.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Wait between two parts of a sweep of history: each is some 60,000 entries, 1 MB to read and to write.
+const SWEEP_PAUSE: Duration = Duration::from_millis(100);
 /// Rows that a shard goes by, in the order in which they are looked for.
 const KINDS: [u8; 3] = [rows::LEAF, rows::REGION, rows::DELTA];
 
 impl<E: Env> Inner<E> {
     /// Waits until destage has something to do. False where something was done instead.
     pub(crate) async fn rest(&self) -> Result<bool, StoreError> {
-        if !self.has_work_of_rows() {
+        let sweeps = !self.state.borrow().life.ends() && self.has_unswept();
+        if !self.has_work_of_rows() && !sweeps {
             self.destager.wait().await;
             return Ok(true);
         }
-        match select(pin!(self.destager.wait()), pin!(self.env.sleep(PAUSE))).await {
+        let pause = if sweeps { SWEEP_PAUSE } else { PAUSE };
+        match select(pin!(self.destager.wait()), pin!(self.env.sleep(pause))).await {
             Either::Left(_) => Ok(true),
+            Either::Right(_) if sweeps => self.sweep_some().await.map(|_| false),
             Either::Right(_) if !self.has_work_of_rows() => Ok(false),
             Either::Right(_) => self.fold_old().await.map(|()| false),
         }
@@ -54,7 +60,7 @@ impl<E: Env> Inner<E> {
                 // There is no room in the metadata for its pages.
                 return Ok(());
             }
-            transaction.exchange(exchanged);
+            transaction.exchange(exchanged, &self.state.borrow().components);
             // Whatever its shard is by now, it is not met again.
             transaction.remove_key(row);
         } else if self.state.borrow().map.pages().is_some_and(|pages| pages.hand.told() > 0) {

@@ -6,15 +6,16 @@
 use cairn_types::{ClientTag, UnsettledOp};
 
 use crate::{
-    index::{Body, Place, Record},
+    records::{Body, Place, Record},
     row_checks::RowChecks,
     rows::{PendingBody, PendingRow},
 };
 
-/// The row of a record, whose blocks stand in slots. `known`: the operation, unless it is settled meanwhile.
-pub(crate) fn row_of(record: &Record, known: Option<&UnsettledOp>) -> PendingRow {
+/// The row of a record, whose blocks stand in slots. `known`: the operation, unless it is settled meanwhile. `told_as_copy`: where it
+/// came as a copy its row says so, as its component has cuts.
+pub(crate) fn row_of(record: &Record, known: Option<&UnsettledOp>, told_as_copy: bool) -> PendingRow {
     let members = known.map_or(0, |known| known.members);
-    let body = match &record.body {
+    let told = match &record.body {
         Body::Zero { keep_allocated } if members == 0 => PendingBody::Zero { keep_allocated: *keep_allocated },
         Body::Zero { keep_allocated } => PendingBody::ZeroRows { members, keep_allocated: *keep_allocated },
         Body::Data { place: Place::Slots(slots), crcs, row_checks } => {
@@ -26,6 +27,7 @@ pub(crate) fn row_of(record: &Record, known: Option<&UnsettledOp>) -> PendingRow
         }
         Body::Data { place: Place::Log(_), .. } => unreachable!("a pending row has slots"),
     };
+    let body = if record.is_copy && told_as_copy { PendingBody::Copied(Box::new(told)) } else { told };
     PendingRow {
         component: record.component,
         op: record.op,
@@ -36,8 +38,29 @@ pub(crate) fn row_of(record: &Record, known: Option<&UnsettledOp>) -> PendingRow
     }
 }
 
-/// What a row says of so many blocks, and which members its operation concerns. None where it does not fit them.
-pub(crate) fn body_of(body: PendingBody, blocks: usize) -> Option<(Body, u16)> {
+/// What a row says.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub body: Body,
+    /// Which members its operation concerns.
+    pub members: u16,
+    /// It came as a copy to a component that has cuts.
+    pub is_copy: bool,
+}
+
+/// What a row says of so many blocks. None where it does not fit them.
+pub(crate) fn body_of(body: PendingBody, blocks: usize) -> Option<Told> {
+    match body {
+        PendingBody::Copied(own) if matches!(*own, PendingBody::Copied(_)) => None,
+        PendingBody::Copied(own) => Some(Told { is_copy: true, ..body_of(*own, blocks)? }),
+        own => {
+            let (body, members) = blocks_of(own, blocks)?;
+            Some(Told { body, members, is_copy: false })
+        }
+    }
+}
+
+fn blocks_of(body: PendingBody, blocks: usize) -> Option<(Body, u16)> {
     let data = |slots: Vec<u64>, crcs: Vec<u32>, row_checks: Vec<u32>| {
         let row_checks = RowChecks::new(row_checks.into());
         let whole = slots.len() == blocks && crcs.len() == blocks && row_checks.fits(blocks);
@@ -48,6 +71,7 @@ pub(crate) fn body_of(body: PendingBody, blocks: usize) -> Option<(Body, u16)> {
         PendingBody::ZeroRows { members, keep_allocated } => (Body::Zero { keep_allocated }, members),
         PendingBody::Data { slots, crcs } => (data(slots, crcs, Vec::new())?, 0),
         PendingBody::Rows { members, slots, crcs, row_checks } => (data(slots, crcs, row_checks)?, members),
+        PendingBody::Copied(_) => return None,
     })
 }
 
@@ -67,6 +91,7 @@ mod tests {
             blocks in proptest::collection::vec((any::<u64>(), any::<u32>(), prop_oneof![Just(0u32), any::<u32>()]), 1..9),
             members in prop_oneof![Just(0u16), any::<u16>()],
             zero in any::<bool>(),
+            is_copy in any::<bool>(),
         ) {
             let count = blocks.len();
             let body = match zero {
@@ -79,14 +104,17 @@ mod tests {
             };
             let range = BlockRange::new(7, count as u32);
             let (component, op, row) = (ComponentId(1), OpId::ZERO, Some(PendingNumber::new(0)));
-            let record = Record { component, op, range, position: 9, body: body.clone(), live: 0, row };
+            let record = Record { component, op, range, position: 9, body: body.clone(), is_copy, live: 0, row };
             let known = UnsettledOp { op, range, client: ClientTag { session: 3, number: 4 }, members };
-            let row = row_of(&record, Some(&known));
+            let cut = row_of(&record, Some(&known), true);
+            prop_assert_eq!(matches!(cut.body, PendingBody::Copied(_)), is_copy);
+            prop_assert_eq!(body_of(cut.body, count), Some(Told { body: body.clone(), members, is_copy }));
+            let row = row_of(&record, Some(&known), false);
             prop_assert_eq!((row.client, row.position, row.range), (known.client, 9, range));
             let of_mirror = members == 0 && (zero || blocks.iter().all(|block| block.2 == 0));
             prop_assert_eq!(matches!(row.body, PendingBody::Data { .. } | PendingBody::Zero { .. }), of_mirror);
             prop_assert!(zero || body_of(row.body.clone(), count + 1).is_none());
-            prop_assert_eq!(body_of(row.body, count), Some((body, members)));
+            prop_assert_eq!(body_of(row.body, count), Some(Told { body, members, is_copy: false }));
         }
     }
 }

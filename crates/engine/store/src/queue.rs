@@ -42,7 +42,17 @@ pub(crate) struct Queued {
 }
 
 /// Blocks that an operation may add to a component, until it is applied.
-pub(crate) type Charged = Option<(ComponentId, u64)>;
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct More {
+    pub component: ComponentId,
+    /// What has no space yet.
+    pub blocks: u64,
+    /// What becomes history.
+    pub history: u64,
+}
+
+/// None where it adds nothing.
+pub(crate) type Charged = Option<More>;
 
 /// Whether an operation has its space.
 pub(crate) enum Charge {
@@ -157,6 +167,7 @@ pub(crate) fn record_bytes_bound(record: &LogRecord) -> u64 {
         LogRecord::Copy { pieces, .. } | LogRecord::Rows { pieces, .. } => pieces.iter().map(piece_bytes_bound).sum(),
         LogRecord::Record { bytes, .. } => bytes.len() as u64,
         LogRecord::Remember { clients, .. } => clients.len() as u64 * 96,
+        LogRecord::Cuts { cuts, .. } => cuts.len() as u64 * 64,
         _ => 0,
     };
     256 + crcs + rest

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use cairn_env::{DiskError, DiskErrorKind, Env, PageBuf};
 use cairn_format::{crc32c, zero_block_crc};
 use cairn_metrics::StoreCounters;
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, Crcs, Run, Time};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, Crcs, Run, SnapshotId, Time};
 use futures::future::join_all;
 
 use crate::{
@@ -20,14 +20,16 @@ use crate::{
     components::Components,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, damaged},
-    index::{Body, Place, RecordId, Records},
+    history::Then,
     latencies::{ReadSource, ReadWatch},
     leaf::{BAD_SLOT, LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT},
     map::Map,
     read_cache::{CACHED_READ_BLOCKS_MAX, ReadCache},
+    records::{Body, Place, RecordId, Records},
     ring::Ring,
     segments::{LOG, Pin, Pins, Segments},
     state::State,
+    view::View,
 };
 
 /// Blocks of one device read, at most.
@@ -86,13 +88,23 @@ enum Plan {
 
 impl<E: Env> Inner<E> {
     pub(crate) async fn read(self: Rc<Self>, id: ComponentId, range: BlockRange) -> Result<Contents, StoreError> {
+        self.read_at(id, range, None).await
+    }
+
+    /// What blocks hold now, or held at the cut of a snapshot.
+    pub(crate) async fn read_at(
+        self: Rc<Self>,
+        id: ComponentId,
+        range: BlockRange,
+        snapshot: Option<SnapshotId>,
+    ) -> Result<Contents, StoreError> {
         self.state.borrow_mut().counters.read_operations += 1;
         let mut bad = Vec::new();
         // Twice: bytes that were wrong on their way from the device are right the second time.
         for _ in 0..2 {
-            let sources = self.plan(id, range).await?;
+            let sources = self.plan(id, range, snapshot).await?;
             let watch = self.read_begins(slowest(&sources));
-            let (contents, wrong) = self.fetch(id, range, sources).await?;
+            let (contents, wrong) = self.fetch(id, range, sources, snapshot.is_none()).await?;
             self.read_ended(id, watch);
             if wrong.is_empty() {
                 return Ok(contents);
@@ -104,12 +116,24 @@ impl<E: Env> Inner<E> {
         Err(bad_blocks(id, bad))
     }
 
-    async fn plan(&self, id: ComponentId, range: BlockRange) -> Result<Vec<Source>, StoreError> {
+    async fn plan(
+        &self,
+        id: ComponentId,
+        range: BlockRange,
+        snapshot: Option<SnapshotId>,
+    ) -> Result<Vec<Source>, StoreError> {
         let mut fetched: BTreeMap<LeafKey, Arc<Leaf>> = BTreeMap::new();
         loop {
+            let view = match snapshot {
+                Some(snapshot) => Some(self.view_of(id, range, snapshot).await?),
+                None => None,
+            };
             let (plan, generation) = {
                 let mut state = self.state.borrow_mut();
-                (self.plan_now(&mut state, id, range, &fetched)?, state.map.generation())
+                if view.as_ref().is_some_and(|view| view.generation != state.map.generation()) {
+                    continue;
+                }
+                (self.plan_now(&mut state, id, range, view.as_ref(), &fetched)?, state.map.generation())
             };
             let wanted = match plan {
                 Plan::Sources(sources) => return Ok(sources),
@@ -147,6 +171,7 @@ impl<E: Env> Inner<E> {
         state: &mut State,
         id: ComponentId,
         range: BlockRange,
+        view: Option<&View>,
         fetched: &BTreeMap<LeafKey, Arc<Leaf>>,
     ) -> Result<Plan, StoreError> {
         let State { log, components, tier, map, cache, .. } = state;
@@ -154,13 +179,20 @@ impl<E: Env> Inner<E> {
         component.within(range)?;
         let (ring, records, segments) = (&log.ring, &components.records, tier.of(component.device));
         let (pins, sources, wanted, missing) = (&self.pins, Vec::new(), Vec::new(), Vec::new());
+        // What is cached is of now.
+        let cache = Some(cache).filter(|_| view.is_none());
         let mut planner =
             Planner { component, ring, records, segments, map, cache, pins, fetched, sources, wanted, missing };
-        for part in component.newest(range) {
-            match part {
-                Newest::Version(record, range) => planner.version(record, range),
-                Newest::Mapped(range) => planner.mapped(range),
-                Newest::Hole(range) => planner.hole(range),
+        let parts = match view {
+            Some(view) => component.at_cut(range, view.cut.op, records),
+            None => component.newest(range),
+        };
+        for part in parts {
+            match (part, view) {
+                (Newest::Version(record, range), _) => planner.version(record, range),
+                (Newest::Mapped(range), None) => planner.mapped(range),
+                (Newest::Mapped(range), Some(view)) => planner.then(range, view),
+                (Newest::Hole(range), _) => planner.hole(range),
             }
         }
         if !planner.wanted.is_empty() {
@@ -218,6 +250,7 @@ impl<E: Env> Inner<E> {
         id: ComponentId,
         range: BlockRange,
         sources: Vec<Source>,
+        is_now: bool,
     ) -> Result<(Contents, Vec<u64>), StoreError> {
         count_sources(&mut self.state.borrow_mut().counters, &sources);
         let reads = sources.iter().map(|source| {
@@ -231,7 +264,7 @@ impl<E: Env> Inner<E> {
         let runs = Vec::with_capacity(sources.len());
         let mut contents = Contents { runs, data: Vec::with_capacity(sources.len()) };
         let mut wrong = Vec::new();
-        let keep = range.count <= CACHED_READ_BLOCKS_MAX;
+        let keep = is_now && range.count <= CACHED_READ_BLOCKS_MAX;
         for (source, result) in sources.into_iter().zip(results) {
             match (source, result) {
                 (Source::Hole(range), _) => contents.push_hole(range.count),
@@ -478,7 +511,8 @@ struct Planner<'a> {
     /// Of the component's device.
     segments: &'a Segments,
     map: &'a mut Map,
-    cache: &'a mut ReadCache,
+    /// Of what blocks hold now.
+    cache: Option<&'a mut ReadCache>,
     pins: &'a Rc<Pins>,
     /// Leaves that were read for this plan.
     fetched: &'a BTreeMap<LeafKey, Arc<Leaf>>,
@@ -547,7 +581,7 @@ impl Planner<'_> {
     }
 
     fn block(&mut self, block: u64, (crc, row_check): (u32, u32), (device, offset, segment): (u8, u64, u64)) {
-        if let Some(data) = self.cache.get(self.component.id, block, crc) {
+        if let Some(data) = self.cache.as_mut().and_then(|cache| cache.get(self.component.id, block, crc)) {
             self.sources.push(Source::Ready { data, crc, row_check });
             return;
         }
@@ -568,6 +602,18 @@ impl Planner<'_> {
         let mut stretch = Stretch { first_block: block, crcs, row_checks, device, offset, segment, _pin };
         stretch.push(crc, row_check);
         self.sources.push(Source::Device(stretch));
+    }
+
+    /// Blocks that were not changed while the log has it, as they were at a cut.
+    fn then(&mut self, range: BlockRange, view: &View) {
+        for block in range.first..range.end() {
+            match view.at(self.component.id, block) {
+                Then::AsNow if self.component.base.get(block) => self.mapped(BlockRange::new(block, 1)),
+                Then::AsNow | Then::Hole => self.hole(BlockRange::new(block, 1)),
+                Then::Entry(entry) => self.slot(block, (entry.crc, entry.row_check), entry.slot),
+                Then::Lost => self.missing.push(block),
+            }
+        }
     }
 
     /// Blocks that only the map knows.

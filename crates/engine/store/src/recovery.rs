@@ -14,7 +14,9 @@ use std::{
 };
 
 use cairn_env::{Disk, Env};
-use cairn_format::{COMPONENT_BLOCKS_MAX, CacheRegions, CapacityRegions, DeviceRole, Needs, Superblock, map_rows};
+use cairn_format::{
+    COMPONENT_BLOCKS_MAX, CacheRegions, CapacityRegions, DeviceRole, Needs, Superblock, history_rows, map_rows,
+};
 use cairn_metrics::StoreCounters;
 use cairn_types::{ComponentId, DeviceId, ObjectId};
 
@@ -26,9 +28,9 @@ use crate::{
     disk_group::{DiskGroup, DiskGroupDevices, Expect, Inner},
     error::{MetaError, StoreError, StoreErrorKind, damaged},
     flag::Flag,
-    index::Record,
     latencies::Stages,
     leaf::Leaf,
+    load_history::LoadedHistory,
     load_map::{LoadedMap, is_region},
     log::Log,
     map::{Map, Pages},
@@ -36,9 +38,10 @@ use crate::{
     meters::Meters,
     occupant::{Found, find_superblock},
     options::OpenOptions,
-    pending::body_of,
+    pending::{Told, body_of},
     pending_number::PendingNumber,
     read_cache::ReadCache,
+    records::Record,
     replay::{Replayed, replay},
     rows::{
         self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingRow, RegionRow, ScrubRow, SegmentRow, StateRow,
@@ -99,9 +102,10 @@ impl<E: Env> DiskGroup<E> {
         let mut state = State::empty(&regions, &capacity, options);
         let bounds = Bounds::of(regions.log_bytes, state.tier.blocks(), options.map_waiting_blocks);
         if superblock.needs.include(Needs::MAP_PAGES) {
-            state.map.begin_pages(Pages::new(meta.room(), bounds, options.map_page_leaves_max));
+            let pages = Pages::new(meta.room(), bounds, options.map_page_leaves_max);
+            state.map.begin_pages(pages.with_needs(superblock.needs));
         }
-        let stored = load(&env, &meta, &mut state).await?;
+        let stored = load(&env, &meta, &mut state, superblock.needs).await?;
         state.look_at_metadata();
         let replayed = replay(&env, &cache, &mut state, &stored).await?;
         state.build_index(&env).await;
@@ -309,33 +313,41 @@ fn open_capacity<D: Disk>(
 }
 
 /// Kinds of rows in the order in which they are taken over: components before what belongs to them, the map before what of it is new.
-const KINDS: [u8; 12] = [
+const KINDS: [u8; 15] = [
     rows::STATE,
     rows::COMPONENT,
     rows::DELETED,
+    history_rows::CUTS,
     rows::REGION,
     rows::SEGMENT,
     rows::DELTA,
     map_rows::SHARD,
     map_rows::SEGMENTS,
     map_rows::CHANGES,
+    history_rows::HISTORY_SHARD,
+    history_rows::HISTORY_CHANGES,
     rows::PENDING,
     rows::OBJECT,
     rows::CLIENT,
 ];
 
+/// Of these, kinds that only a group with cuts has.
+const OF_CUTS: [u8; 3] = [history_rows::CUTS, history_rows::HISTORY_SHARD, history_rows::HISTORY_CHANGES];
+
 /// What is known while rows are taken over.
 #[derive(Default)]
 struct Loading {
     map: LoadedMap,
+    history: LoadedHistory,
     stored: Option<StateRow>,
 }
 
 /// Takes over every row of the metadata but the map's leaves, some at a time: what is in memory beside what they become has a bound,
 /// however large the metadata.
-async fn load<E: Env>(env: &E, meta: &Arc<RedbMeta>, state: &mut State) -> Result<StateRow, StoreError> {
+async fn load<E: Env>(env: &E, meta: &Arc<RedbMeta>, state: &mut State, needs: Needs) -> Result<StateRow, StoreError> {
     let (mut loading, mut sum) = (Loading::default(), Sum::default());
-    for kind in KINDS {
+    let may_be_there = |kind: &u8| needs.include(Needs::CUTS) || !OF_CUTS.contains(kind);
+    for kind in KINDS.into_iter().filter(may_be_there) {
         let mut from = vec![kind];
         loop {
             let (meta, begin) = (meta.clone(), from);
@@ -393,10 +405,14 @@ impl State {
 
     /// Takes over rows of the metadata.
     fn load(&mut self, rows: Rows, loading: &mut Loading) -> Result<(), MetaError> {
-        let Loading { map, stored } = loading;
+        let Loading { map, history, stored } = loading;
         for (key, bytes) in rows {
             if key[0] != map_rows::CHANGES {
                 self.end_changes(map)?;
+            }
+            if key[0] != history_rows::HISTORY_CHANGES {
+                // What comes after them needs all that they say.
+                self.load_history_changes(history)?;
             }
             map.has_rows |= matches!(key[0], rows::REGION | rows::SEGMENT | rows::DELTA);
             match key[0] {
@@ -438,6 +454,9 @@ impl State {
                     self.load_client(rows::component_of(&key)?, rows::number_of(&key)?, row)?;
                 }
                 rows::DELTA => self.load_delta(&key, &bytes)?,
+                history_rows::CUTS => self.load_cuts(&key, rows::decode(&key, &bytes)?)?,
+                history_rows::HISTORY_SHARD => self.load_history_shard(history, &key, rows::decode(&key, &bytes)?)?,
+                history_rows::HISTORY_CHANGES => self.load_history_piece(history, &key, bytes)?,
                 map_rows::SHARD => self.load_shard(map, &key, rows::decode(&key, &bytes)?)?,
                 map_rows::SEGMENTS => self.load_segments(map, &key, rows::decode(&key, &bytes)?)?,
                 map_rows::CHANGES => self.load_piece(map, &key, bytes)?,
@@ -448,8 +467,10 @@ impl State {
     }
 
     /// All rows were taken over, and there are no others but leaves.
-    fn end_load(&mut self, Loading { map, stored }: Loading, has_leaves: bool) -> Result<StateRow, MetaError> {
+    fn end_load(&mut self, loading: Loading, has_leaves: bool) -> Result<StateRow, MetaError> {
+        let Loading { map, history, stored } = loading;
         self.end_map(map, has_leaves)?;
+        self.end_history(history)?;
         let stored = stored.ok_or_else(|| MetaError("the metadata has no state row".into()))?;
         self.map.load_next_pending(stored.next_pending);
         let counts = [stored.tail, stored.durable_position, stored.next_pending, stored.damaged_at.unwrap_or(0)];
@@ -460,6 +481,7 @@ impl State {
             return Err(MetaError("the log's tail is not at a segment's start".into()));
         }
         self.log.ring.resume(stored.tail);
+        self.components.all_mut().for_each(|component| component.cuts.forget_before(stored.tail));
         self.finish_load();
         Ok(stored)
     }
@@ -491,15 +513,23 @@ impl State {
             return Err(MetaError("a pending row is not readable".into()));
         }
         let sound = body_of(row.body, row.range.count as usize).filter(|_| number < COUNTS_MAX);
-        let (body, members) = sound.ok_or_else(|| MetaError("a pending row is not readable".into()))?;
+        let Told { body, members, is_copy } = sound.ok_or_else(|| MetaError("a pending row is not readable".into()))?;
         if !self.components.is_here(row.component) {
             // Deleted while its device was away.
             self.components.records.discard(number, row.component, body);
             return Ok(());
         }
         let PendingRow { component: id, range, op, position, client, .. } = row;
-        let record =
-            Record { component: id, op, range, position, body, live: 0, row: Some(PendingNumber::new(number)) };
+        let record = Record {
+            component: id,
+            op,
+            range,
+            position,
+            body,
+            is_copy,
+            live: 0,
+            row: Some(PendingNumber::new(number)),
+        };
         // Rows do not tell what came as a copy: the log does, where it still has the record.
         let origin = Origin { client, members, written: false };
         self.components.load(id, |component, records| component.put(record, origin, None, records));
@@ -524,7 +554,8 @@ impl State {
 
     fn finish_load(&mut self) {
         self.components.finish_load(&mut self.tier);
-        if !self.components.deleted_to_empty(&self.tier).is_empty() {
+        let is_unswept = self.components.all().any(|component| component.cuts.is_unswept());
+        if is_unswept || !self.components.deleted_to_empty(&self.tier).is_empty() {
             self.log.want_tidy();
         }
     }

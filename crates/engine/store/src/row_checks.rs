@@ -49,7 +49,7 @@ mod tests {
     /// Goal: what a mirror keeps in memory is no larger for what parity needs. Method: sizes as they were before there was any.
     #[test]
     fn a_mirror_takes_no_more_memory() {
-        assert!(size_of::<crate::index::Record>() <= 160);
+        assert!(size_of::<crate::records::Record>() <= 160);
         assert!(size_of::<crate::leaf::Leaf>() <= 1584);
         assert!(size_of::<crate::leaf::Entry>() <= 64);
     }

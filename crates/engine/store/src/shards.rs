@@ -16,17 +16,38 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use cairn_format::{
     LEAF_BLOCKS, SHARD_BLOCKS,
+    history_rows::{HistoryCount, HistoryPageRef, history_changes_key},
     map_rows::{PageRef, changes_key},
 };
 use cairn_types::{BLOCK_BYTES, Canary, ComponentId};
 
 use crate::{
+    history_shard::{HistoryShard, Place},
     leaf::{Entry, Leaf, LeafKey},
     unfolded::Unfolded,
 };
 
 /// Which shard of the map.
 pub(crate) type ShardKey = (ComponentId, u16);
+
+/// What of a shard is folded by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Part {
+    Map,
+    History,
+}
+
+/// What is folded.
+pub(crate) type FoldKey = (ShardKey, Part);
+
+/// Rows of changes of one transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Pieces {
+    /// Of the map.
+    pub map: u16,
+    /// Of history.
+    pub history: u16,
+}
 
 /// Shards of which the fullest is looked for when memory is short.
 const LOOKED_AT: usize = 256;
@@ -101,7 +122,7 @@ impl Shard {
 #[derive(Debug, Clone, Copy)]
 struct Kept {
     number: u64,
-    parts: u16,
+    pieces: Pieces,
     entries: u64,
 }
 
@@ -109,8 +130,9 @@ struct Kept {
 #[derive(Debug, Default)]
 pub(crate) struct Shards {
     by_key: BTreeMap<ShardKey, Shard>,
+    history: BTreeMap<ShardKey, HistoryShard>,
     /// Those with changes that are not in their rows, by the oldest.
-    queue: BTreeSet<(u64, ShardKey)>,
+    queue: BTreeSet<(u64, FoldKey)>,
     waiting: u64,
     /// Oldest first.
     kept: VecDeque<Kept>,
@@ -162,7 +184,7 @@ impl Shards {
         let shard = self.by_key.entry(key).or_default();
         if shard.since.is_none() {
             shard.since = Some(number);
-            self.queue.insert((number, key));
+            self.queue.insert((number, (key, Part::Map)));
         }
         let before = shard.unfolded.len();
         entries.into_iter().for_each(|(block, entry)| shard.unfolded.put(block, entry));
@@ -173,7 +195,7 @@ impl Shards {
         let shard = self.by_key.entry(key).or_default();
         self.waiting -= shard.unfolded.len() as u64;
         if let Some(since) = shard.since {
-            self.queue.remove(&(since, key));
+            self.queue.remove(&(since, (key, Part::Map)));
         }
         *shard = Shard { pages, in_pages: true, ..Shard::default() };
     }
@@ -182,19 +204,94 @@ impl Shards {
         if let Some(shard) = self.by_key.remove(&key) {
             self.waiting -= shard.unfolded.len() as u64;
             if let Some(since) = shard.since {
-                self.queue.remove(&(since, key));
+                self.queue.remove(&(since, (key, Part::Map)));
             }
         }
     }
+
+    pub fn history(&self, key: ShardKey) -> Option<&HistoryShard> {
+        self.history.get(&key)
+    }
+    pub fn all_history(&self) -> impl Iterator<Item = (ShardKey, &HistoryShard)> {
+        self.history.iter().map(|(key, shard)| (*key, shard))
+    }
+    /// The first of a component that has history, from a shard on.
+    pub fn history_from(&self, (id, first): ShardKey) -> Option<(ShardKey, &HistoryShard)> {
+        self.history.range((id, first)..=(id, u16::MAX)).next().map(|(key, shard)| (*key, shard))
+    }
+    /// A durable transaction says something of a shard's history that is not in its row: an entry that was not there before, or stands
+    /// elsewhere.
+    pub fn put_history(&mut self, key: ShardKey, number: u64, entries: impl IntoIterator<Item = (Place, Entry, bool)>) {
+        let shard = self.history.entry(key).or_default();
+        if shard.since().is_none() {
+            self.queue.insert((number, (key, Part::History)));
+        }
+        self.waiting += shard.put(number, entries);
+    }
+    /// All that waited for a shard's history is in these pages: its row is durable. `dropped` of its entries are not there any more.
+    pub fn history_folded(&mut self, key: ShardKey, pages: Vec<HistoryPageRef>, dropped: &[HistoryCount]) {
+        let Some(shard) = self.history.get_mut(&key) else { return };
+        self.waiting -= shard.waiting();
+        if let Some(since) = shard.since() {
+            self.queue.remove(&(since, (key, Part::History)));
+        }
+        shard.folded(pages, dropped);
+        // What a page that was lost had is counted still.
+        if shard.pages().is_empty() {
+            self.history.remove(&key);
+        }
+    }
+    /// Nothing is left of a shard's history. Gives the blocks that it took.
+    pub fn remove_history(&mut self, key: ShardKey) -> u64 {
+        let Some(shard) = self.history.remove(&key) else { return 0 };
+        self.waiting -= shard.waiting();
+        if let Some(since) = shard.since() {
+            self.queue.remove(&(since, (key, Part::History)));
+        }
+        shard.blocks()
+    }
+    /// Takes the row of a shard's history from the metadata.
+    pub fn load_history(&mut self, key: ShardKey, pages: Vec<HistoryPageRef>, counts: Vec<HistoryCount>) {
+        self.history.insert(key, HistoryShard::load(pages, counts));
+    }
+
     /// A row of changes is durable.
-    pub fn keep(&mut self, number: u64, parts: u16, entries: u64) {
-        self.kept.push_back(Kept { number, parts, entries });
+    pub fn keep(&mut self, number: u64, pieces: Pieces, entries: u64) {
+        match self.kept.back_mut().filter(|last| last.number == number) {
+            // Those of history come after all of the map, when they are read back.
+            Some(last) => {
+                (last.pieces.map, last.pieces.history) =
+                    (last.pieces.map + pieces.map, last.pieces.history + pieces.history);
+                last.entries += entries;
+            }
+            None => self.kept.push_back(Kept { number, pieces, entries }),
+        }
+        self.kept_entries += entries;
+    }
+    /// Takes what rows of history say from the metadata, once those of the map are known.
+    pub fn load_kept_history(&mut self, number: u64, pieces: u16, entries: u64) {
+        let at = self.kept.partition_point(|kept| kept.number < number);
+        match self.kept.get_mut(at).filter(|kept| kept.number == number) {
+            Some(kept) => {
+                kept.pieces.history = pieces;
+                kept.entries += entries;
+            }
+            None => self.kept.insert(at, Kept { number, pieces: Pieces { map: 0, history: pieces }, entries }),
+        }
         self.kept_entries += entries;
     }
 
+    /// Entries that wait for what is to be folded.
+    fn waits(&self, (key, part): &FoldKey) -> u64 {
+        match part {
+            Part::Map => self.by_key[key].unfolded.len() as u64,
+            Part::History => self.history[key].waiting(),
+        }
+    }
+
     /// Shards to fold with a transaction that adds `adds` entries, so that what waits and what is kept stay within their bounds.
-    pub fn due(&self, adds: u64, bounds: Bounds) -> Vec<ShardKey> {
-        let mut due: Vec<ShardKey> = Vec::new();
+    pub fn due(&self, adds: u64, bounds: Bounds) -> Vec<FoldKey> {
+        let mut due: Vec<FoldKey> = Vec::new();
         if self.kept_entries + adds > bounds.kept {
             // Those that are queued now are over when as much was added again.
             let share = (self.queue.len() as u64 * adds.max(1)).div_ceil(bounds.kept.max(1)).max(1) as usize;
@@ -202,11 +299,10 @@ impl Shards {
             let count = share.min(if late { FOLDED_MAX_LATE } else { FOLDED_MAX });
             due.extend(self.queue.iter().map(|(_, key)| *key).take(if late { FOLDED_MAX_LATE } else { count }));
         }
-        let waits = |key: &ShardKey| self.by_key[key].unfolded.len() as u64;
-        let mut waiting = self.waiting + adds - due.iter().map(waits).sum::<u64>();
+        let mut waiting = self.waiting + adds - due.iter().map(|key| self.waits(key)).sum::<u64>();
         if waiting > bounds.waiting {
-            let mut fullest: Vec<(u64, ShardKey)> =
-                self.queue.iter().take(LOOKED_AT).map(|(_, key)| (waits(key), *key)).collect();
+            let mut fullest: Vec<(u64, FoldKey)> =
+                self.queue.iter().take(LOOKED_AT).map(|(_, key)| (self.waits(key), *key)).collect();
             fullest.retain(|(_, key)| !due.contains(key));
             fullest.sort_unstable_by_key(|(waits, key)| (std::cmp::Reverse(*waits), *key));
             for (waits, key) in fullest {
@@ -223,12 +319,13 @@ impl Shards {
 
     /// Keys of changes that say nothing any more once these shards are folded, or gone, and rows of segments tell all up to `segments_upto`.
     /// They are kept no longer.
-    pub fn take_past(&mut self, folded: &BTreeSet<ShardKey>, segments_upto: u64) -> Vec<Vec<u8>> {
+    pub fn take_past(&mut self, folded: &BTreeSet<FoldKey>, segments_upto: u64) -> Vec<Vec<u8>> {
         let oldest = self.queue.iter().find(|(_, key)| !folded.contains(key)).map_or(u64::MAX, |(since, _)| *since);
         let oldest = if Canary::ChangesDroppedEarly.sings() { u64::MAX } else { oldest };
         let mut keys = Vec::new();
         while let Some(first) = self.kept.front().filter(|first| first.number < oldest.min(segments_upto)) {
-            keys.extend((0..first.parts).map(|part| changes_key(first.number, part)));
+            keys.extend((0..first.pieces.map).map(|part| changes_key(first.number, part)));
+            keys.extend((0..first.pieces.history).map(|part| history_changes_key(first.number, part)));
             self.kept_entries -= first.entries;
             self.kept.pop_front();
         }
@@ -242,7 +339,8 @@ impl Shards {
 
     /// What must hold: sums and queue agree with a recount.
     pub fn check(&self) -> Result<(), String> {
-        let waiting: u64 = self.by_key.values().map(|shard| shard.unfolded.len() as u64).sum();
+        let of_map: u64 = self.by_key.values().map(|shard| shard.unfolded.len() as u64).sum();
+        let waiting = of_map + self.history.values().map(HistoryShard::waiting).sum::<u64>();
         if waiting != self.waiting {
             return Err(format!("{waiting} entries of the map wait, {} counted", self.waiting));
         }
@@ -262,8 +360,12 @@ impl Shards {
                 return Err(format!("changes of shard {key:?} are not kept"));
             }
         }
-        let queued = self.by_key.iter().filter_map(|(key, shard)| Some((shard.since?, *key)));
-        match queued.collect::<BTreeSet<_>>() == self.queue {
+        for (key, shard) in &self.history {
+            shard.check().map_err(|why| format!("history of shard {key:?}: {why}"))?;
+        }
+        let of_map = self.by_key.iter().filter_map(|(key, shard)| Some((shard.since?, (*key, Part::Map))));
+        let of_history = self.history.iter().filter_map(|(key, shard)| Some((shard.since()?, (*key, Part::History))));
+        match of_map.chain(of_history).collect::<BTreeSet<_>>() == self.queue {
             true => Ok(()),
             false => Err("the queue of shards is not what they say".into()),
         }
@@ -304,8 +406,8 @@ mod tests {
             }
             number += 1;
             let due = shards.due(ROUND, bounds);
-            let folded: BTreeSet<ShardKey> = due.iter().copied().collect();
-            for key in due {
+            let folded: BTreeSet<FoldKey> = due.iter().copied().collect();
+            for (key, _) in due {
                 let shard = shards.get(key).expect("it is due");
                 let touched =
                     (0..shard.pages().len()).filter(|at| shard.unfolded().range(shard.blocks_of(*at)).next().is_some());
@@ -320,7 +422,7 @@ mod tests {
                 let entry = Entry { slot: block, crc: 0, row_check: 0, op: OpId { epoch, seq: number } };
                 shards.put(component, block, Some(entry), number);
             }
-            shards.keep(number, 1, ROUND);
+            shards.keep(number, Pieces { map: 1, history: 0 }, ROUND);
             blocks_counted += ROUND;
             let (waiting, kept) = shards.depths();
             assert!(waiting <= bounds.waiting + ROUND && kept <= 4 * bounds.kept, "{waiting} wait, {kept} are kept");

@@ -9,7 +9,7 @@
 use cairn_env::Env;
 use cairn_format::{LogPiece, LogRecord, PlacedPiece};
 use cairn_metrics::StoreCounters;
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, ComponentId, Crcs, OpId};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ClientTag, ComponentId, Crcs, OpId, SnapshotId};
 use smallvec::SmallVec;
 
 use crate::{
@@ -17,13 +17,13 @@ use crate::{
     components::Components,
     error::StoreError,
     findings::Findings,
-    index::{Body, Place, Record},
     latencies::Stages,
     leaf::BAD_SLOT,
     life::Life,
     log::Log,
     map::Map,
     read_cache::ReadCache,
+    records::{Body, Place, Record},
     row_checks::RowChecks,
     seats::Seats,
     tier::Tier,
@@ -158,6 +158,9 @@ impl State {
                 let found = self.components.change(&mut self.tier, component, |c, records| c.settle(upto, records));
                 found.map_or(Applied::NoComponent, |()| Applied::Done)
             }
+            LogRecord::Cuts { component, at: listed_at, settled, cuts } => {
+                self.cut(component, (listed_at, settled), at.position, &cuts)
+            }
             LogRecord::Remember { component, clients } => {
                 let max = self.components.outcomes_max();
                 let found = self.components.change(&mut self.tier, component, |c, _| {
@@ -172,6 +175,27 @@ impl State {
                 Applied::Done
             }
         }
+    }
+
+    fn cut(
+        &mut self,
+        component: ComponentId,
+        (listed_at, settled): (OpId, OpId),
+        position: u64,
+        cuts: &[(SnapshotId, OpId)],
+    ) -> Applied {
+        if !self.map.pages().is_some_and(|pages| pages.may_have_cuts) {
+            // Whoever wrote that was no store.
+            return Applied::NoComponent;
+        }
+        let found = self.components.change(&mut self.tier, component, |c, records| {
+            c.settle(settled, records);
+            c.cut(listed_at, position, cuts)
+        });
+        if found == Some(true) {
+            self.log.want_tidy();
+        }
+        found.map_or(Applied::NoComponent, |_| Applied::Done)
     }
 
     fn undo(&mut self, component: ComponentId, op: OpId, position: u64) -> Applied {
@@ -220,7 +244,8 @@ impl State {
             }
             c.settle(settled, records);
             for (range, body) in parts {
-                let record = Record { component, op, range, position: at.position, body, live: 0, row: None };
+                let is_copy = !origin.written || c.cuts.is_late(op, at.position);
+                let record = Record { component, op, range, position: at.position, body, is_copy, live: 0, row: None };
                 c.put(record, origin, Some(segment), records);
             }
             c.outcomes.remember(origin.client, op, at.position, outcomes_max);

@@ -11,6 +11,7 @@ use std::{
 };
 
 use cairn_env::Env;
+use cairn_format::{HOLE_SLOT, HistoryAt, SHARD_BLOCKS, history_rows};
 use cairn_types::{BlockRange, Canary, ComponentId, OpId, RegionIndex, UnsettledOp};
 
 use crate::{
@@ -21,14 +22,15 @@ use crate::{
     deltas::{Delta, WHOLE_FROM_BLOCKS},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, damaged},
-    index::{Body, Place, Record, RecordId, Records},
+    index::Below,
     leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, is_place},
     map::Map,
     meta::Batch,
     pending,
+    records::{Body, Place, Record, RecordId, Records},
     rows::{self, ComponentRow, DeletedRow, RegionRow, StateRow},
     seats::Seats,
-    shards::ShardKey,
+    shards::{Part, ShardKey, shard_of},
     state::State,
     stats::LogHealth,
     tier::Tier,
@@ -82,6 +84,8 @@ pub(crate) struct Transaction {
     tail: Option<u64>,
     /// The round whose blocks it refers to.
     ticket: Option<u64>,
+    /// Blocks that it keeps an entry of, by generation of the cut.
+    kept: BTreeSet<(ComponentId, u32, u64)>,
     /// What it added to leaves that it did not write as a whole.
     deltas: Vec<(LeafKey, Delta)>,
     /// The same where the map is in pages.
@@ -91,6 +95,19 @@ pub(crate) struct Transaction {
 /// What stands in no slot is no parity any more: of its bytes the checksum is all that is left.
 fn as_kept(entry: Option<Entry>) -> Option<Entry> {
     entry.map(|entry| Entry { row_check: if is_place(entry.slot) { entry.row_check } else { 0 }, ..entry })
+}
+
+/// What changes an entry.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct By {
+    pub op: OpId,
+    pub is_copy: bool,
+}
+
+impl By {
+    pub fn record(record: &Record) -> Self {
+        Self { op: record.op, is_copy: record.is_copy }
+    }
 }
 
 /// A slot of a pending row that moves.
@@ -135,9 +152,15 @@ impl Transaction {
         self.batch.insert(rows::leaf_key(key.0, key.1), None);
         self.gone.push(key);
     }
-    /// Shards that were packed anew.
-    pub fn exchange(&mut self, folded: Vec<crate::map_pages::Folded>) {
-        self.changes.folded.extend(folded);
+    /// Shards that were packed anew, and history.
+    pub fn exchange(&mut self, folded: Vec<crate::map_pages::Folded>, components: &Components) {
+        for folded in folded {
+            let device = components.device_of(folded.key.0.0);
+            for (_, entry) in &folded.dropped {
+                device.into_iter().for_each(|device| self.drop_slot(device, entry.slot));
+            }
+            self.changes.folded.push(folded);
+        }
     }
     /// Nothing is left of a shard.
     pub fn remove_shard(&mut self, key: ShardKey) {
@@ -168,16 +191,17 @@ impl Transaction {
     pub fn has_leaf(&self, key: LeafKey) -> bool {
         self.leaves.contains_key(&key)
     }
-    /// [`Self::set_entry`] for `op`, unless the block holds a later one: then false. A component never applies an
-    /// operation to a block that holds a later one.
-    pub fn set_entry_of(&mut self, component: &Component, block: u64, op: OpId, entry: Option<Entry>) -> bool {
+    /// [`Self::set_entry`] for an operation, unless the block holds a later one: then false. A component never applies an
+    /// operation to a block that holds a later one. What was there becomes history where a snapshot views it, unless `by` came as a copy.
+    pub fn set_entry_of(&mut self, component: &Component, block: u64, by: By, entry: Option<Entry>) -> bool {
         let leaf = self.leaves.get_mut(&(component.id, block / LEAF_BLOCKS)).expect("leaves are fetched before");
         let (old, entry) = (leaf.get(block), as_kept(entry));
-        if old.is_some_and(|old| old.op > op) {
+        if old.is_some_and(|old| old.op > by.op) {
             return false;
         }
         Arc::make_mut(leaf).set(block, entry);
-        self.entry_changed(component, block, old, entry);
+        let given_up = if self.keep(component, block, by, old) { None } else { old };
+        self.entry_changed(component, block, old, entry, given_up);
         true
     }
     /// Changes the map's entry; the slot that it named before is given up.
@@ -185,9 +209,31 @@ impl Transaction {
         let (leaf, entry) = (self.leaf(component.id, block), as_kept(entry));
         let old = leaf.get(block);
         leaf.set(block, entry);
-        self.entry_changed(component, block, old, entry);
+        self.entry_changed(component, block, old, entry, old);
     }
-    fn entry_changed(&mut self, component: &Component, block: u64, old: Option<Entry>, entry: Option<Entry>) {
+    /// Makes history of an entry. False where it is none: no cut is below the operation, or the block has an entry of that cut.
+    fn keep(&mut self, component: &Component, block: u64, by: By, old: Option<Entry>) -> bool {
+        let Some(generation) = component.cuts.generation_below(by.op).filter(|_| !by.is_copy) else { return false };
+        if component.cuts.has(generation, block) || !self.kept.insert((component.id, generation, block)) {
+            return false;
+        }
+        let hole = Entry { slot: HOLE_SLOT, crc: 0, row_check: 0, op: OpId::ZERO };
+        self.changes.history.push((component.id, (block, generation), old.unwrap_or(hole), true));
+        true
+    }
+    /// An entry of history stands elsewhere from now on.
+    pub fn move_history(&mut self, component: &Component, at: HistoryAt, entry: Entry, from: u64) {
+        self.drop_slot(component.device, from);
+        self.changes.history.push((component.id, at, entry, false));
+    }
+    fn entry_changed(
+        &mut self,
+        component: &Component,
+        block: u64,
+        old: Option<Entry>,
+        entry: Option<Entry>,
+        given_up: Option<Entry>,
+    ) {
         self.changes.entries.push((component.id, block, entry));
         let key = (component.id, block / LEAF_BLOCKS);
         *self.put.entry(key).or_default() |= 1 << (block % LEAF_BLOCKS);
@@ -195,8 +241,8 @@ impl Transaction {
             // A delta has entries only.
             self.whole.insert(key);
         }
-        if let Some(old) = old {
-            self.drop_slot(component.device, old.slot);
+        if let Some(given_up) = given_up {
+            self.drop_slot(component.device, given_up.slot);
         }
         if old.is_some() != entry.is_some() {
             let one = BlockRange::new(block, 1);
@@ -218,9 +264,9 @@ impl Transaction {
     pub fn fold(&mut self, folded: Folded) {
         self.folded.push(folded);
     }
-    /// `known`: its operation.
-    pub fn make_pending(&mut self, made: MadePending, known: Option<&UnsettledOp>) {
-        let row = pending::row_of(&made.record, known);
+    /// `known`: its operation; `has_cuts`: its component has.
+    pub fn make_pending(&mut self, made: MadePending, known: Option<&UnsettledOp>, has_cuts: bool) {
+        let row = pending::row_of(&made.record, known, has_cuts);
         self.batch.insert(rows::pending_key(made.number), Some(rows::encode(&row)));
         self.pending.push(made);
     }
@@ -323,9 +369,11 @@ impl Transaction {
                 continue;
             };
             moves.into_iter().for_each(|(index, slot)| slots[index] = slot);
-            let known = components.of(record.component).window.get(record.op).map(|unsettled| &unsettled.info);
+            let component = components.of(record.component);
+            let known = component.window.get(record.op).map(|unsettled| &unsettled.info);
             let number = record.row.expect("a pending record has a row").get();
-            self.batch.insert(rows::pending_key(number), Some(rows::encode(&pending::row_of(&moved, known))));
+            let row = pending::row_of(&moved, known, !component.cuts.is_empty());
+            self.batch.insert(rows::pending_key(number), Some(rows::encode(&row)));
         }
     }
 
@@ -355,6 +403,10 @@ impl Transaction {
                 let row = RegionRow { op: component.regions.get(region).map(|mark| mark.op).unwrap_or_default(), base };
                 self.batch.insert(rows::region_key(component.id, region), Some(rows::encode(&row)));
             }
+            if std::mem::take(&mut component.cuts.dirty) {
+                let row = rows::encode(&component.cuts.row());
+                self.batch.insert(history_rows::cuts_key(component.id), Some(row));
+            }
             if std::mem::take(&mut component.dirty) {
                 let row = component_row(component);
                 self.batch.insert(rows::component_key(component.id), Some(rows::encode(&row)));
@@ -368,6 +420,7 @@ impl Transaction {
                 let row = DeletedRow { device: deleted.device, position: deleted.position, emptied: deleted.emptied };
                 self.batch.insert(rows::deleted_key(id), Some(rows::encode(&row)));
                 self.batch.insert(rows::component_key(id), None);
+                self.batch.insert(history_rows::cuts_key(id), None);
             }
         }
     }
@@ -484,6 +537,12 @@ impl Transaction {
                 pages.shards.put(id, block, entry, number);
             })
             .await;
+            in_steps(inner, std::mem::take(&mut self.changes.history), |state, kept| take_history(state, kept, number))
+                .await;
+            in_steps(inner, std::mem::take(&mut self.changes.dropped), |state, (id, blocks)| {
+                state.components.change(&mut state.tier, id, |c, _| c.history_blocks -= blocks);
+            })
+            .await;
             let changed = |(key, leaf)| self.put.contains_key(&key).then_some((key, leaf));
             let leaves = std::mem::take(&mut self.leaves).into_iter().filter_map(changed).collect();
             // What was read since has some of this and lacks the rest: it is not kept over what comes now.
@@ -496,8 +555,8 @@ impl Transaction {
         in_steps(inner, self.added, |state, (device, slot)| state.tier.of_mut(device).add_live(slot)).await;
         in_steps(inner, self.bits, |state, (id, range, value)| {
             state.components.change(&mut state.tier, id, |c, records| {
-                let Component { extents, base, .. } = c;
-                extents.rebase(range, base, records, |base| base.set(range, value));
+                let Component { extents, base, cuts, .. } = c;
+                extents.rebase(range, (base, cuts), records, |base, _| base.set(range, value));
             });
         })
         .await;
@@ -526,6 +585,8 @@ impl Transaction {
             state.log.ring.move_tail(tail);
             state.components.records.forget_segments_below(segment);
             state.tier.let_go_below(segment);
+            // Nothing of the index is of operations before it any more.
+            state.components.all_mut().for_each(|component| component.cuts.forget_before(tail));
         }
         let tail = state.log.ring.tail();
         state.seats.forget_before(tail);
@@ -559,11 +620,28 @@ fn component_row(component: &Component) -> ComponentRow {
     }
 }
 
+/// A block has history from now on.
+fn take_history(state: &mut State, (id, at, entry, is_new): (ComponentId, HistoryAt, Entry, bool), number: u64) {
+    let (block, generation) = at;
+    let key = shard_of((id, block / LEAF_BLOCKS));
+    let place = ((block % SHARD_BLOCKS) as u16, generation);
+    let pages = state.map.pages_mut().expect("it stays in pages");
+    pages.shards.put_history(key, number, [(place, entry, is_new)]);
+    if is_new {
+        state.components.change(&mut state.tier, id, |c, records| {
+            let Component { extents, base, cuts, history_blocks, .. } = c;
+            let range = BlockRange::new(block, 1);
+            extents.rebase(range, (base, cuts), records, |_, cuts| cuts.note(generation, range));
+            *history_blocks += u64::from(entry.slot != HOLE_SLOT);
+        });
+    }
+}
+
 fn take_fold(components: &mut Components, tier: &mut Tier, folded: Folded) {
     let Folded { record, component, range } = folded;
     components.change(tier, component, |c, records| {
-        let Component { extents, base, .. } = c;
-        extents.drop_version(record, range, base, records);
+        let Component { extents, base, cuts, .. } = c;
+        extents.drop_version(record, range, Below { base, cuts }, records);
     });
 }
 
@@ -575,8 +653,8 @@ fn take_pending(components: &mut Components, tier: &mut Tier, made: MadePending)
     };
     let id = components.records.add(made.record, None);
     components.change(tier, component, |c, records| {
-        let Component { extents, base, .. } = c;
-        extents.replace(made.old, id, range, base, records);
+        let Component { extents, base, cuts, .. } = c;
+        extents.replace(made.old, id, range, Below { base, cuts }, records);
     });
     if components.records.of(id).live == 0 {
         // Undone or superseded while the transaction was under way.
@@ -646,14 +724,14 @@ impl<E: Env> Inner<E> {
 
     /// The same where the map is in pages: those of the folded shards are durable already.
     async fn commit_pages(&self, mut transaction: Transaction) -> Result<(), StoreError> {
-        let (mut batch, add_row) = (std::mem::take(&mut transaction.batch), transaction.changes.take_row());
+        let (mut batch, add_rows) = (std::mem::take(&mut transaction.batch), transaction.changes.take_rows());
         let meta = self.meta.clone();
         let job = move || {
-            let parts = add_row(&mut batch);
+            let pieces = add_rows(&mut batch);
             let bytes: u64 = batch.iter().map(|(k, v)| (k.len() + v.as_ref().map_or(0, Vec::len)) as u64).sum();
-            meta.commit(batch).map(|()| (parts, bytes))
+            meta.commit(batch).map(|()| (pieces, bytes))
         };
-        let (parts, bytes) = match self.env.run_blocking(job).await {
+        let (pieces, bytes) = match self.env.run_blocking(job).await {
             Ok(done) => done,
             Err(error) => {
                 self.state.borrow_mut().map.end_commit();
@@ -661,7 +739,7 @@ impl<E: Env> Inner<E> {
                 return Err(error.said_by(self.meta.device_error()));
             }
         };
-        transaction.changes.parts = parts;
+        transaction.changes.pieces = pieces;
         self.state.borrow_mut().counters.metadata_row_bytes += bytes;
         transaction.take_effect(self).await;
         self.state.borrow_mut().map.end_commit();
@@ -676,8 +754,11 @@ impl<E: Env> Inner<E> {
             return Ok(Vec::new());
         }
         let mut folds = Vec::with_capacity(due.len());
-        for key in due {
-            folds.push(self.prepare_fold(key).await?);
+        for (key, part) in due {
+            folds.push(match part {
+                Part::Map => self.prepare_fold(key).await?,
+                Part::History => self.prepare_history(key, 0..0).await?,
+            });
         }
         self.write_folds(folds).await
     }

@@ -1,10 +1,14 @@
-//! Entries of one shard of the map that wait to be folded into its pages: sorted, in chunks.
+//! Entries of one shard of the map, or of its history, that wait to be folded into pages: sorted, in chunks.
 //!
-//! Promises    of each block the entry that was put last
-//! Memory      24 bytes an entry, in chunks that are half full at least and grow by a quarter; some 10 more where it is of parity
+//! Promises    of each place the entry that was put last
+//! Memory      24 bytes an entry of the map, 32 of history, in chunks that are half full at least and grow by a quarter; some 10 more where
+//!             it is of parity
 //! Not here    which shards are folded when (`shards.rs`)
 
-use std::{collections::BTreeMap, ops::Range};
+use std::{
+    collections::BTreeMap,
+    ops::{Range, RangeInclusive},
+};
 
 use cairn_types::{Epoch, OpId};
 
@@ -13,10 +17,10 @@ use crate::leaf::{Entry, NO_SLOT};
 /// Entries of a chunk, at most: what an insertion moves.
 const CHUNK_ENTRIES: usize = 1024;
 
-/// An entry as it waits. [`NO_SLOT`]: the map holds the block no more.
+/// An entry as it waits. [`NO_SLOT`]: there is none any more.
 #[derive(Debug, Clone, Copy)]
-struct Item {
-    block: u16,
+struct Item<At> {
+    at: At,
     /// Which of the epochs.
     epoch: u16,
     crc: u32,
@@ -24,19 +28,25 @@ struct Item {
     sequence: u64,
 }
 
-/// The entries that wait, by block of the shard.
-#[derive(Debug, Default)]
-pub(crate) struct Unfolded {
+/// The entries that wait, by place: a block of the shard, or a block and a generation of its history.
+#[derive(Debug)]
+pub(crate) struct Unfolded<At = u16> {
     /// None is empty.
-    chunks: Vec<Vec<Item>>,
+    chunks: Vec<Vec<Item<At>>>,
     count: usize,
     /// Few: owners change seldom.
     epochs: Vec<Epoch>,
     /// Of entries of parity.
-    row_checks: BTreeMap<u16, u32>,
+    row_checks: BTreeMap<At, u32>,
 }
 
-impl Unfolded {
+impl<At> Default for Unfolded<At> {
+    fn default() -> Self {
+        Self { chunks: Vec::new(), count: 0, epochs: Vec::new(), row_checks: BTreeMap::new() }
+    }
+}
+
+impl<At: Copy + Ord> Unfolded<At> {
     pub fn len(&self) -> usize {
         self.count
     }
@@ -44,25 +54,25 @@ impl Unfolded {
         self.count == 0
     }
 
-    /// Puts the block's entry, none where the map holds it no more, in the place of what waited for it.
-    pub fn put(&mut self, block: u16, entry: Option<Entry>) {
+    /// Puts the place's entry, none where there is none any more, over what waited for it.
+    pub fn put(&mut self, at: At, entry: Option<Entry>) {
         let op = entry.map_or(OpId::ZERO, |entry| entry.op);
         let epoch = self.number_of(op.epoch);
         let (slot, crc) = entry.map_or((NO_SLOT, 0), |entry| (entry.slot, entry.crc));
-        let item = Item { block, epoch, crc, slot, sequence: op.seq };
+        let item = Item { at, epoch, crc, slot, sequence: op.seq };
         match entry.map_or(0, |entry| entry.row_check) {
             0 if self.row_checks.is_empty() => {}
-            0 => drop(self.row_checks.remove(&block)),
-            row_check => drop(self.row_checks.insert(block, row_check)),
+            0 => drop(self.row_checks.remove(&at)),
+            row_check => drop(self.row_checks.insert(at, row_check)),
         }
         // The last chunk that begins at or before it; the first one takes what is before all.
-        let at = self.chunks.partition_point(|chunk| chunk[0].block <= block).saturating_sub(1);
-        let Some(chunk) = self.chunks.get_mut(at) else {
+        let number = self.chunks.partition_point(|chunk| chunk[0].at <= at).saturating_sub(1);
+        let Some(chunk) = self.chunks.get_mut(number) else {
             self.chunks.push(vec![item]);
             self.count = 1;
             return;
         };
-        match chunk.binary_search_by_key(&block, |item| item.block) {
+        match chunk.binary_search_by_key(&at, |item| item.at) {
             Ok(found) => chunk[found] = item,
             Err(place) => {
                 if chunk.len() == chunk.capacity() {
@@ -73,7 +83,7 @@ impl Unfolded {
                 if chunk.len() > CHUNK_ENTRIES {
                     let upper = chunk.split_off(CHUNK_ENTRIES / 2);
                     chunk.shrink_to_fit();
-                    self.chunks.insert(at + 1, upper);
+                    self.chunks.insert(number + 1, upper);
                 }
             }
         }
@@ -88,7 +98,7 @@ impl Unfolded {
             self.compact_epochs();
         }
         self.epochs.push(epoch);
-        // A shard has at most as many epochs as blocks wait, and those are fewer than half of what the number holds before it is compacted.
+        // A shard has at most as many epochs as entries wait, and those are fewer than half of what the number holds before it is compacted.
         (self.epochs.len() - 1).try_into().expect("epochs of a shard")
     }
 
@@ -103,24 +113,33 @@ impl Unfolded {
         self.epochs = kept;
     }
 
-    /// Those of these blocks, ascending.
-    pub fn range(&self, blocks: Range<u64>) -> impl Iterator<Item = (u64, Option<Entry>)> + '_ {
-        let from = self.chunks.partition_point(|chunk| u64::from(chunk[0].block) <= blocks.start).saturating_sub(1);
-        let end = blocks.end;
+    /// Those of these places, ascending.
+    pub fn within(&self, places: RangeInclusive<At>) -> impl Iterator<Item = (At, Option<Entry>)> + '_ {
+        let (first, last) = places.into_inner();
+        let from = self.chunks.partition_point(|chunk| chunk[0].at <= first).saturating_sub(1);
         self.chunks[from..]
             .iter()
             .flat_map(move |chunk| {
-                let from = chunk.partition_point(|item| u64::from(item.block) < blocks.start);
+                let from = chunk.partition_point(|item| item.at < first);
                 chunk[from..].iter()
             })
-            .take_while(move |item| u64::from(item.block) < end)
-            .map(|item| (u64::from(item.block), self.entry_of(item)))
+            .take_while(move |item| item.at <= last)
+            .map(|item| (item.at, self.entry_of(item)))
     }
 
-    fn entry_of(&self, item: &Item) -> Option<Entry> {
+    fn entry_of(&self, item: &Item<At>) -> Option<Entry> {
         let op = OpId { epoch: self.epochs[item.epoch as usize], seq: item.sequence };
-        let row_check = self.row_checks.get(&item.block).copied().unwrap_or(0);
+        let row_check = self.row_checks.get(&item.at).copied().unwrap_or(0);
         (item.slot != NO_SLOT).then_some(Entry { slot: item.slot, crc: item.crc, row_check, op })
+    }
+}
+
+impl Unfolded {
+    /// Those of these blocks, ascending.
+    pub fn range(&self, blocks: Range<u64>) -> impl Iterator<Item = (u64, Option<Entry>)> + '_ {
+        let last = blocks.end.saturating_sub(1).min(u64::from(u16::MAX));
+        let within = (blocks.start <= last && !blocks.is_empty()).then_some(blocks.start as u16..=last as u16);
+        within.into_iter().flat_map(|blocks| self.within(blocks)).map(|(block, entry)| (u64::from(block), entry))
     }
 }
 
@@ -136,7 +155,7 @@ mod tests {
     proptest! {
         #[test]
         fn it_agrees_with_a_map(steps in proptest::collection::vec((0u16..5000, 1u16..400, 0u64..50, any::<bool>()), 1..40), ask in (0u64..6000, 0u64..6000)) {
-            let (mut unfolded, mut map) = (Unfolded::default(), BTreeMap::new());
+            let (mut unfolded, mut map): (Unfolded, _) = (Unfolded::default(), BTreeMap::new());
             for (first, count, number, there) in steps {
                 for block in first..first + count {
                     let epoch = Epoch { number, host: HostId(1), incarnation: Incarnation(2) };
@@ -167,7 +186,7 @@ mod tests {
             let epoch = Epoch { number, host: HostId(1), incarnation: Incarnation(1) };
             Some(Entry { slot: 1, crc: 2, row_check: 0, op: OpId { epoch, seq: 3 } })
         };
-        let mut unfolded = Unfolded::default();
+        let mut unfolded: Unfolded = Unfolded::default();
         (0..100_000).for_each(|number| unfolded.put(7, entry(number)));
         assert!(unfolded.epochs.len() < 32, "{}", unfolded.epochs.len());
         assert_eq!(unfolded.range(7..8).next().unwrap().1, entry(99_999));

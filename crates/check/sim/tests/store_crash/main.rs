@@ -159,6 +159,7 @@ fn sweep(seed: u64) -> (u64, u64) {
     );
     assert!(counters.destage_rounds > 10 && recording.log_wraps > 1 && past_log > 0, "the workload is too tame");
     assert!(recording.log.parities() > 20, "the workload has too little parity");
+    assert!(recording.log.snapshots() > 20, "the workload has too few snapshots");
     let all = chosen("CRASH_LOSSES");
     let losses = all.unwrap_or(1);
     let mut points = 0;

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cairn_types::{BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, ObjectId, OpId, RegionIndex, Run};
+use cairn_types::{
+    BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, ObjectId, OpId, RegionIndex, Run, SnapshotId,
+};
 
 /// What a block holds: the tag of the write that filled it, and what it says of its row where it is parity; zeroes, or a mark with the tag of
 /// the copy that brought it.
@@ -27,6 +29,9 @@ pub struct Component {
     window: BTreeMap<OpId, ((u64, u64), u16)>,
     pub regions: BTreeMap<RegionIndex, OpId>,
     pub clients: Vec<(ClientTag, OpId)>,
+    /// The operation of the list of snapshots, and what each of them views.
+    listed_at: OpId,
+    pub views: BTreeMap<SnapshotId, Vec<Option<Value>>>,
 }
 
 /// A disk group's contents.
@@ -112,6 +117,17 @@ impl Component {
                 self.size_blocks = *size_blocks;
                 self.reserved_blocks = *reserved_blocks;
             }
+            ComponentOp::Cuts { at, settled, cuts } => {
+                self.settle(*settled);
+                if *at > self.listed_at {
+                    self.listed_at = *at;
+                    self.views.retain(|id, _| cuts.iter().any(|(listed, _)| listed == id));
+                    let now: Vec<Option<Value>> = (0..self.size_blocks).map(|block| self.visible(block)).collect();
+                    for (id, _) in cuts {
+                        self.views.entry(*id).or_insert_with(|| now.clone());
+                    }
+                }
+            }
         }
     }
 
@@ -186,6 +202,11 @@ impl Model {
             (0..c.size_blocks).filter(|block| matches!(c.visible(*block), Some(Value::Parity { .. }))).count()
         };
         self.components.values().map(shown).sum()
+    }
+
+    /// Snapshots that there are.
+    pub fn snapshots(&self) -> usize {
+        self.components.values().map(|component| component.views.len()).sum()
     }
 
     /// Gives a change its effect; `tag` names its data.

@@ -22,6 +22,10 @@ impl Log {
     pub fn last_quiet(&self) -> Model {
         self.quiet.last().expect("the script ends with a barrier").2.clone()
     }
+    /// Snapshots in the models of all quiet moments.
+    pub fn snapshots(&self) -> usize {
+        self.quiet.iter().map(|(_, _, model)| model.snapshots()).sum()
+    }
     /// Blocks of parity in the models of all quiet moments.
     pub fn parities(&self) -> usize {
         self.quiet.iter().map(|(_, _, model)| model.parities()).sum()

@@ -1,6 +1,6 @@
 //! The workload: operations as an owner would send them, made from a seed, a few in flight at a time.
 //!
-//! It writes, overwrites, unmaps, writes zeroes, copies, undoes, settles, keeps records, makes and deletes components. Now and
+//! It writes, overwrites, unmaps, writes zeroes, copies, undoes, settles, keeps records, takes and deletes snapshots, makes and deletes components. Now and
 //! then it waits until the group is drained. Devices are so small that destage and cleaning never rest.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use cairn_format::crc32c;
 use cairn_sim::Rng;
 use cairn_types::{
     BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, Crcs, Epoch, HostId, Incarnation, ObjectId, OpId,
-    Run,
+    Run, SnapshotId,
 };
 
 /// Blocks of a strip, where a component is written in rows: every third strip is parity.
@@ -90,7 +90,12 @@ struct Sent {
     settled: u64,
     /// Not settled, not undone.
     open: Vec<u64>,
+    /// Snapshots, each with its cut.
+    cuts: Vec<(SnapshotId, OpId)>,
 }
+
+/// Snapshots of a component, at most.
+const SNAPSHOTS: usize = 4;
 
 /// The step of a script at which its group is allowed all that this build knows.
 pub fn allowed_from(length: usize) -> usize {
@@ -159,6 +164,30 @@ impl Script {
         in_rows.then(|| 1 << (self.tag() % 5) | 1 << 9)
     }
 
+    /// Every third component gets snapshots, once the group may have cuts.
+    fn has_snapshots(&self, component: ComponentId) -> bool {
+        component.0 % 3 == 1 && self.steps.len() > self.rows_from
+    }
+
+    /// Takes a snapshot, or deletes one: nothing is under way, and all before is decided.
+    fn cut(&mut self, component: ComponentId) {
+        self.barrier();
+        let (takes, which) = (self.rng.one_in(2), self.rng.below(SNAPSHOTS as u64) as usize);
+        let snapshot = SnapshotId(self.tag());
+        let sent = self.components.get_mut(&component).expect("a known one");
+        (sent.settled, sent.next) = (sent.next - 1, sent.next + 1);
+        sent.open.clear();
+        let (settled, at) = (op(sent.settled), op(sent.settled + 1));
+        if takes && sent.cuts.len() < SNAPSHOTS {
+            sent.cuts.push((snapshot, settled));
+        } else if which < sent.cuts.len() {
+            sent.cuts.remove(which);
+        }
+        let cuts = sent.cuts.clone();
+        self.push(ComponentOp::Cuts { at, settled, cuts }.on(component));
+        self.barrier();
+    }
+
     fn barrier(&mut self) {
         self.copies.clear();
         self.writes.clear();
@@ -176,7 +205,7 @@ impl Script {
     fn create(&mut self) {
         self.made += 1;
         let component = ComponentId(u128::from(self.made));
-        let sent = Sent { next: 1, settled: 0, open: Vec::new() };
+        let sent = Sent { next: 1, settled: 0, open: Vec::new(), cuts: Vec::new() };
         self.components.insert(component, sent);
         let reserved_blocks = [0, 20][self.rng.below(2) as usize];
         self.push(Change::CreateComponent {
@@ -192,8 +221,11 @@ impl Script {
         let component = *self.components.keys().nth(nth).expect("within");
         let dice = self.rng.below(100);
         match dice {
+            0..8 if self.has_snapshots(component) => self.cut(component),
             0..50 => self.write(component),
             50..58 => self.zero(component),
+            // What a copy replaces is no history: an owner brings that along, which this script does not.
+            58..63 if self.has_snapshots(component) => self.write(component),
             58..63 => self.copy(component),
             63..69 => self.undo(component),
             69..80 => self.settle(component),

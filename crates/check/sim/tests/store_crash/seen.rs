@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cairn_store::{StoreError, StoreErrorKind};
-use cairn_types::{BlockRange, ClientTag, ComponentId, Contents, ObjectId, OpId, Run};
+use cairn_types::{BlockRange, ClientTag, ComponentId, Contents, ObjectId, OpId, Run, SnapshotId};
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -33,15 +33,24 @@ pub struct SeenComponent {
     /// Per block: the tag of its data, or none for zeroes; of parity with what it says of its row.
     pub blocks: Vec<Option<u64>>,
     pub allocated: Vec<bool>,
+    /// The same as blocks, of each snapshot.
+    #[serde(default)]
+    pub views: BTreeMap<SnapshotId, Vec<Option<u64>>>,
 }
 
 pub fn expected(model: &Model) -> Seen {
     let component = |(&id, c): (&ComponentId, &model::Component)| {
-        let tag = |block| match c.visible(block) {
+        let tag_of = |value| match value {
             Some(Value::Data(tag)) => Some(tag),
             Some(Value::Parity { tag, row_check }) => Some(parity(tag, row_check)),
             Some(Value::Bad(tag)) => Some(MARKED | tag),
             _ => None,
+        };
+        let tag = |block| tag_of(c.visible(block));
+        // A view does not tell what a mark is of.
+        let in_view = |value: &Option<Value>| match value {
+            Some(Value::Bad(_)) => Some(MARKED),
+            value => tag_of(*value),
         };
         let seen = SeenComponent {
             object: c.object,
@@ -53,6 +62,7 @@ pub fn expected(model: &Model) -> Seen {
             clients: by_operation(c.clients.clone()),
             blocks: (0..c.size_blocks).map(tag).collect(),
             allocated: (0..c.size_blocks).map(|block| c.allocated(block)).collect(),
+            views: c.views.iter().map(|(id, view)| (*id, view.iter().map(in_view).collect())).collect(),
         };
         (id, seen)
     };
@@ -80,11 +90,49 @@ pub async fn look(group: &Group) -> Result<Seen, StoreError> {
             clients: by_operation(group.recent_clients(info.id)),
             blocks,
             allocated,
+            views: look_at_views(group, info.id, range).await?,
         };
         components.insert(info.id, seen);
     }
     let records = group.records().into_iter().map(|(id, b)| (id, b.to_vec()));
     Ok(Seen { components, records: records.collect() })
+}
+
+/// What each snapshot of a component views.
+async fn look_at_views(
+    group: &Group,
+    component: ComponentId,
+    range: BlockRange,
+) -> Result<BTreeMap<SnapshotId, Vec<Option<u64>>>, StoreError> {
+    let mut views = BTreeMap::new();
+    for snapshot in group.snapshots(component) {
+        let view = match group.read_view(component, snapshot, range).await {
+            Err(error) if matches!(error.kind, StoreErrorKind::BadBlock { .. }) => {
+                look_at_each_of_view(group, component, snapshot, range).await?
+            }
+            read => shown_all(&read?, component, range.first),
+        };
+        assert_eq!(view.len() as u32, range.count, "what was read covers what was asked for");
+        views.insert(snapshot, view);
+    }
+    Ok(views)
+}
+
+/// The same block by block; a mark is an error there.
+async fn look_at_each_of_view(
+    group: &Group,
+    component: ComponentId,
+    snapshot: SnapshotId,
+    range: BlockRange,
+) -> Result<Vec<Option<u64>>, StoreError> {
+    let mut view = vec![];
+    for block in range.first..range.end() {
+        match group.read_view(component, snapshot, BlockRange::new(block, 1)).await {
+            Err(error) if matches!(error.kind, StoreErrorKind::BadBlock { .. }) => view.push(Some(MARKED)),
+            read => view.extend(shown_all(&read?, component, block)),
+        }
+    }
+    Ok(view)
 }
 
 fn by_operation(mut clients: Vec<(ClientTag, OpId)>) -> Vec<(ClientTag, OpId)> {
@@ -235,6 +283,16 @@ fn differences(expected: &Seen, seen: &Seen) -> Vec<String> {
             if h != w {
                 lines.push(format!("{id:?} block {block}: {h:?}, expected {w:?}"));
             }
+        }
+        if !want.views.keys().eq(have.views.keys()) {
+            lines.push(format!("{id:?} snapshots {:?}, expected {:?}", have.views.keys(), want.views.keys()));
+        }
+        for (snapshot, view) in &want.views {
+            let Some(found) = have.views.get(snapshot) else { continue };
+            let blocks = (0..).zip(found).zip(view).filter(|((_, have), want)| have != want);
+            lines.extend(
+                blocks.map(|((at, have), want)| format!("{id:?} {snapshot:?} block {at}: {have:?}, expected {want:?}")),
+            );
         }
     }
     lines

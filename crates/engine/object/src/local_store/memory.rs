@@ -104,6 +104,7 @@ impl Held {
             ComponentOp::Settle { upto } => self.settle(upto),
             ComponentOp::Remember { clients } => self.clients.extend(clients),
             ComponentOp::Resize { .. } => {}
+            ComponentOp::Cuts { .. } => return Err(Refusal::Invalid("memory keeps nothing for snapshots".into())),
         }
         Ok(())
     }

@@ -18,4 +18,5 @@ mod placed;
 mod refusals;
 mod rows;
 mod scrub;
+mod snapshots;
 mod support;

@@ -197,6 +197,7 @@ fn kind(record: &LogRecord) -> &'static str {
         LogRecord::Settle { .. } => "settle",
         LogRecord::Record { .. } => "record",
         LogRecord::Remember { .. } => "remember",
+        LogRecord::Cuts { .. } => "cuts",
     }
 }
 
