@@ -16,7 +16,7 @@ use cairn_store::{
 };
 use cairn_types::{
     BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ClusterId, ComponentId, ComponentOp, DiskGroupId, Epoch,
-    HostId, Incarnation, ObjectId, OpId, Run, UnsettledOp,
+    HostId, Incarnation, ObjectId, OpId, Run, SnapshotId, UnsettledOp,
 };
 
 /// An open disk group of the simulator.
@@ -177,6 +177,7 @@ fn work() -> Vec<Change> {
         create(c, 32, 0),
         write(c, 1, 0, 30, 2),
         // Here one image destages.
+        ComponentOp::Cuts { at: op(1, 6), settled: op(1, 5), cuts: vec![(SnapshotId(1), op(1, 5))] }.on(a),
         write(a, 7, 5, 0, 1),
         write(a, 8, 6, 40, 3),
         ComponentOp::Undo { ops: vec![op(1, 8)] }.on(a),
