@@ -525,29 +525,7 @@ impl Transaction {
     async fn take_effect<E: Env>(mut self, inner: &Inner<E>) {
         let mut gave_up = Vec::new();
         if inner.state.borrow().map.pages().is_some() {
-            {
-                let map = &mut inner.state.borrow_mut().map;
-                gave_up = self.changes.exchange(map);
-                map.forget_deltas(&self.gone);
-                map.changes();
-            }
-            let number = self.changes.number;
-            in_steps(inner, std::mem::take(&mut self.changes.entries), |state, (id, block, entry)| {
-                let pages = state.map.pages_mut().expect("it stays in pages");
-                pages.shards.put(id, block, entry, number);
-            })
-            .await;
-            in_steps(inner, std::mem::take(&mut self.changes.history), |state, kept| take_history(state, kept, number))
-                .await;
-            in_steps(inner, std::mem::take(&mut self.changes.dropped), |state, (id, blocks)| {
-                state.components.change(&mut state.tier, id, |c, _| c.history_blocks -= blocks);
-            })
-            .await;
-            let changed = |(key, leaf)| self.put.contains_key(&key).then_some((key, leaf));
-            let leaves = std::mem::take(&mut self.leaves).into_iter().filter_map(changed).collect();
-            // What was read since has some of this and lacks the rest: it is not kept over what comes now.
-            inner.state.borrow_mut().map.changes();
-            in_steps(inner, leaves, |state, (key, leaf)| state.map.keep_leaf(key, leaf)).await;
+            gave_up = self.take_pages(inner).await;
         } else {
             let mut state = inner.state.borrow_mut();
             state.map.commit(self.whole.into_iter().chain(self.gone), self.deltas, self.leaves);
@@ -591,6 +569,39 @@ impl Transaction {
         let tail = state.log.ring.tail();
         state.seats.forget_before(tail);
         state.components.forget_deleted_before(tail);
+    }
+
+    /// The same of a map in pages. Gives the places that are free once all of it is over.
+    async fn take_pages<E: Env>(&mut self, inner: &Inner<E>) -> Vec<u32> {
+        let gave_up = {
+            let map = &mut inner.state.borrow_mut().map;
+            let gave_up = self.changes.exchange(map);
+            map.forget_deltas(&self.gone);
+            map.changes();
+            gave_up
+        };
+        let number = self.changes.number;
+        let history = std::mem::take(&mut self.changes.history);
+        if !history.is_empty() {
+            // Before what replaces it, and told by another generation: a view that found none yet must not take what is there now.
+            in_steps(inner, history, |state, kept| take_history(state, kept, number)).await;
+            inner.state.borrow_mut().map.changes();
+        }
+        in_steps(inner, std::mem::take(&mut self.changes.entries), |state, (id, block, entry)| {
+            let pages = state.map.pages_mut().expect("it stays in pages");
+            pages.shards.put(id, block, entry, number);
+        })
+        .await;
+        in_steps(inner, std::mem::take(&mut self.changes.dropped), |state, (id, blocks)| {
+            state.components.change(&mut state.tier, id, |c, _| c.history_blocks -= blocks);
+        })
+        .await;
+        let changed = |(key, leaf)| self.put.contains_key(&key).then_some((key, leaf));
+        let leaves = std::mem::take(&mut self.leaves).into_iter().filter_map(changed).collect();
+        // What was read since has some of this and lacks the rest: it is not kept over what comes now.
+        inner.state.borrow_mut().map.changes();
+        in_steps(inner, leaves, |state, (key, leaf)| state.map.keep_leaf(key, leaf)).await;
+        gave_up
     }
 }
 

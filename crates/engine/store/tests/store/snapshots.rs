@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use cairn_env::Env;
 use cairn_store::{DiskGroup, OpenOptions, StoreErrorKind};
 use cairn_types::{BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, SnapshotId};
+use futures::future::join_all;
 
 use crate::support::{Group, Rig, create, data, delete, kind, op, open_options, settle, tags, undo, write, zero};
 
@@ -211,4 +213,46 @@ fn views_are_what_was_there() {
 fn open_again(rig: &Rig, group: Group) -> Group {
     rig.close(group);
     open(rig)
+}
+
+/// Goal: a view is what was there while it is destaged as well. Method: blocks in more leaves than memory keeps, written before and after a
+/// cut; while all of it is destaged the view is read all the time, block by block.
+#[test]
+fn views_hold_while_they_are_destaged() {
+    const LEAVES: u64 = 60;
+    let rig = Rig::new(531, 40);
+    let options = OpenOptions { map_cache_bytes: 0, ..open_options() };
+    let (env, devices, expect) = (rig.host.env(), rig.devices(), rig.expect());
+    let group = rig.run(async move { DiskGroup::open(env, devices, expect, &options).await }).expect("it opens");
+    rig.append(&group, create(1, LEAVES * 64, 0)).unwrap();
+    let write_all = |from: u64| {
+        (0..LEAVES).for_each(|leaf| rig.append(&group, write(1, from + leaf, from - 1, leaf * 64, 1)).unwrap());
+    };
+    write_all(1);
+    rig.append(&group, cuts(101, &[(7, 100)])).unwrap();
+    rig.drain(&group);
+    write_all(201);
+    rig.append(&group, settle(1, 300)).unwrap();
+    let (env, reader) = (rig.host.env(), group.clone());
+    let wrong = rig.run(async move {
+        let mut drained = Box::pin(reader.drain());
+        let mut wrong = Vec::new();
+        let mut reads = 0;
+        while futures::poll!(&mut drained).is_pending() {
+            // Some are planned at each turn of the destage task.
+            let blocks: Vec<u64> = (0..LEAVES).map(|leaf| leaf * 64).collect();
+            let read = |block: &u64| reader.read_view(ComponentId(1), SnapshotId(7), BlockRange::new(*block, 1));
+            for (leaf, found) in (0..).zip(join_all(blocks.iter().map(read)).await) {
+                reads += 1;
+                let found = tags(found.expect("the view reads"));
+                if found != [1 + leaf] {
+                    wrong.push((leaf, found));
+                }
+            }
+            env.give_way().await;
+        }
+        (wrong, reads)
+    });
+    assert!(wrong.0.is_empty() && wrong.1 > LEAVES, "of {} reads: {:?}", wrong.1, wrong.0);
+    rig.check(&group);
 }
