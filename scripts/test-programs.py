@@ -4,6 +4,7 @@
 Promises  those that start processes or go by the clock (IN_REAL_TIME) run one after the other, and nothing beside them; all others are
           simulated or pure: many of them have one long test, and leave a processor idle where they run alone
           what a program says is shown when it has ended, with the lines by which test-summary.awk counts
+          commands that failed are named at the end, each with the last lines of what it said
           exit code 0 only where every program's was
 Usage     scripts/test-programs.py [CARGO TEST ARGUMENTS]     that choose packages: --workspace, -p NAME
 """
@@ -20,6 +21,8 @@ from pathlib import Path
 IN_REAL_TIME = ("crates/apps/", "crates/real/", "crates/front/", "crates/check/e2e", "crates/check/conformance")
 # Programs that need no clock, at once.
 TOGETHER = 2
+# Lines of what a failed command said that are shown once more at the end.
+LAST_LINES = 30
 CARGO = os.environ.get("CARGO", "cargo")
 
 
@@ -75,22 +78,27 @@ class Lane(threading.Thread):
         done = subprocess.run(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         said = done.stdout.decode(errors="replace").rstrip("\n")
         if done.returncode:
-            self.failed.append(command[0])
             how = f"signal: {-done.returncode}" if done.returncode < 0 else f"exit status: {done.returncode}"
             said += f"\nerror: test failed; process didn't exit successfully: `{' '.join(command)}` ({how})"
+            self.failed.append(last_lines(said))
         with self.shown:
             print(f"{heading}\n{said}\n(ended after {time.monotonic() - began:.0f} s)", flush=True)
 
 
+def last_lines(said):
+    """The end of what a command said, in lines that test-summary.awk takes for no program's result."""
+    return "\n".join(f"  | {line}" for line in said.splitlines()[-LAST_LINES:])
+
+
 def run(work, count, shown):
-    """Runs all of it in so many lanes. Whether all went well."""
+    """Runs all of it in so many lanes. The last lines of each command that failed."""
     left = list(work)
     lanes = [Lane(left, shown) for _ in range(count)]
     for lane in lanes:
         lane.start()
     for lane in lanes:
         lane.join()
-    return not any(lane.failed for lane in lanes)
+    return [failed for lane in lanes for failed in lane.failed]
 
 
 def main():
@@ -103,9 +111,10 @@ def main():
 
     documented = [CARGO, "test", "--release", "--locked", "--no-fail-fast", "--doc", *chosen, "--", "--show-output"]
     shown = threading.Lock()
-    went_well = run(work(True), 1, shown)
-    went_well &= run([*work(False), ("", documented, None)], TOGETHER, shown)
-    return 0 if went_well else 1
+    failed = run(work(True), 1, shown) + run([*work(False), ("", documented, None)], TOGETHER, shown)
+    for words in failed:
+        print(f"A command that failed ended with:\n{words}", flush=True)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
