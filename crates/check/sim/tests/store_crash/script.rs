@@ -94,6 +94,9 @@ struct Sent {
     cuts: Vec<(SnapshotId, OpId)>,
 }
 
+/// The slot of requests whose operations are undone before they come.
+const UNDONE_SLOT: u32 = 5;
+
 /// Snapshots of a component, at most.
 const SNAPSHOTS: usize = 4;
 
@@ -111,6 +114,8 @@ pub struct Script {
     copies: Vec<(ComponentId, BlockRange)>,
     /// What the writes since then wrote.
     writes: Vec<(ComponentId, BlockRange)>,
+    /// Their requests.
+    requests: Vec<(ComponentId, ClientTag)>,
     steps: Vec<Step>,
     /// From this step on every third component is written in rows: the group may have parity then.
     rows_from: usize,
@@ -124,6 +129,7 @@ impl Script {
             made: 0,
             copies: Vec::new(),
             writes: Vec::new(),
+            requests: Vec::new(),
             steps: Vec::new(),
             rows_from: allowed_from(length),
         };
@@ -191,6 +197,7 @@ impl Script {
     fn barrier(&mut self) {
         self.copies.clear();
         self.writes.clear();
+        self.requests.clear();
         self.steps.push(Step::Barrier);
     }
 
@@ -270,27 +277,24 @@ impl Script {
         sent.open.retain(|seq| *seq > settled);
     }
 
-    fn write_as(&mut self, component: ComponentId, op: OpId, settled: OpId) {
-        let range = self.range();
-        self.write_at(component, op, settled, range);
-    }
-
-    fn write_at(&mut self, component: ComponentId, op: OpId, settled: OpId, range: BlockRange) {
+    fn write_at(&mut self, component: ComponentId, (op, settled): (OpId, OpId), client: ClientTag, range: BlockRange) {
         self.wait_for_copies(component, range);
         self.writes.push((component, range));
         let tag = self.tag();
+        self.requests.push((component, client));
         let (crcs, data) = data(tag, component, range);
         let first_block = range.first;
         let blocks = match self.members_of(component) {
             None => BlockOp::Write { first_block, crcs },
             Some(members) => BlockOp::Rows { members, first_block, runs: rows_of(tag, range, &crcs) },
         };
-        self.apply(component, (op, settled), request(tag), blocks, data);
+        self.apply(component, (op, settled), client, blocks, data);
     }
 
     fn write(&mut self, component: ComponentId) {
-        let (op, settled) = self.number(component);
-        self.write_as(component, op, settled);
+        let numbers = self.number(component);
+        let range = self.range();
+        self.write_at(component, numbers, request(self.tag()), range);
     }
 
     /// Two writes arrive in the wrong order. Not of the same blocks: owners lock what they write, and a late one of those may stand
@@ -306,8 +310,8 @@ impl Script {
             let after = range.end() + u64::from(late.count) <= COMPONENT_BLOCKS;
             late.first = if after { range.end() } else { range.first - u64::from(late.count) };
         }
-        self.write_at(component, second, settled, range);
-        self.write_at(component, first, settled, late);
+        self.write_at(component, (second, settled), request(self.tag()), range);
+        self.write_at(component, (first, settled), request(self.tag()), late);
     }
 
     fn zero(&mut self, component: ComponentId) {
@@ -318,6 +322,11 @@ impl Script {
         // In a full log a zero overtakes writes: owners lock what they write, so none of these blocks is under way then. It may come to be in a
         // part of the log that is left behind before the write's is.
         if self.writes.iter().any(|(of, written)| *of == component && written.overlaps(range)) {
+            self.barrier();
+        }
+        // A slot carries one request at a time: this one does not overtake the one before it.
+        let before = request(self.tag()).before();
+        if self.requests.iter().any(|(of, request)| *of == component && before.contains(request)) {
             self.barrier();
         }
         let client = request(self.tag());
@@ -366,7 +375,11 @@ impl Script {
             sent.next += 1;
             let settled = op(sent.settled);
             self.push(ComponentOp::Undo { ops: vec![undone] }.on(component));
-            return self.write_as(component, undone, settled);
+            // Of a slot that carries nothing else. It may be refused before it reaches the log or after that, and only then its word
+            // on what the slot carried before counts.
+            let client = ClientTag::request(7, UNDONE_SLOT, self.tag() as u32);
+            let range = self.range();
+            return self.write_at(component, (undone, settled), client, range);
         }
         // Newest first, as an owner does it.
         if let Some(seq) = sent.open.pop() {
