@@ -55,12 +55,20 @@ def built(chosen):
     return sorted(map(Program, tests), key=lambda program: (str(program.folder), program.name))
 
 
+def libraries():
+    """Where programs find the libraries of Rust: those of macros are linked to them, and cargo tells them so."""
+    told = subprocess.run([os.environ.get("RUSTC", "rustc"), "--print", "target-libdir"], stdout=subprocess.PIPE, check=True)
+    given = os.environ.get("LD_LIBRARY_PATH")
+    return told.stdout.decode().strip() + (f":{given}" if given else "")
+
+
 class Lane(threading.Thread):
     """Runs programs and other commands from a list that it shares, one after the other."""
 
     def __init__(self, left, shown):
         super().__init__()
         self.left, self.shown = left, shown
+        self.of_cargo = {"LD_LIBRARY_PATH": libraries()}
         self.failed = []
 
     def run(self):
@@ -73,8 +81,7 @@ class Lane(threading.Thread):
 
     def one(self, heading, command, folder):
         began = time.monotonic()
-        # As cargo tells it.
-        env = {**os.environ, "CARGO_MANIFEST_DIR": str(folder)} if folder else None
+        env = {**os.environ, **self.of_cargo, "CARGO_MANIFEST_DIR": str(folder)} if folder else None
         done = subprocess.run(command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
         said = done.stdout.decode(errors="replace").rstrip("\n")
         if done.returncode:

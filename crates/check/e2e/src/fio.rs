@@ -11,7 +11,12 @@ use std::{
 
 use serde_json::Value;
 
-use crate::{Outcome, process::Process, tools::tool, wait::wait_until};
+use crate::{
+    Outcome,
+    process::Process,
+    tools::tool,
+    wait::{listens, wait_until},
+};
 
 /// A running fio job.
 #[derive(Debug)]
@@ -131,7 +136,7 @@ pub fn reconnecting(server: &Path, export: &str, socket: &Path, logs: &Path) -> 
     let mut process = Process::start(&command, &logs.join("qemu-nbd.log"))?;
     wait_until("qemu-nbd listens", Duration::from_secs(20), || match process.ended() {
         Some(how) => Err(format!("qemu-nbd ended: {how}: {}", crate::process::tail(&process.log, 5))),
-        None if socket.exists() => Ok(()),
+        None if listens(socket) => Ok(()),
         None => Err("no socket yet".into()),
     })?;
     Ok(process)

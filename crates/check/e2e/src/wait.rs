@@ -1,6 +1,8 @@
 //! Waiting with a deadline.
 
 use std::{
+    fs,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -30,4 +32,15 @@ pub fn wait_until<T>(what: &str, limit: Duration, mut ask: impl FnMut() -> Outco
 /// The words.
 pub fn check(holds: bool, words: impl FnOnce() -> String) -> Outcome<()> {
     if holds { Ok(()) } else { Err(words()) }
+}
+
+/// Whether a process of this network namespace listens at this path: the file is there a moment before that.
+pub fn listens(socket: &Path) -> bool {
+    let Ok(sockets) = fs::read_to_string("/proc/net/unix") else { return false };
+    // Number, references, protocol, flags, type, state, inode, path; the flag of one that listens is 10000.
+    let path_of_listener = |line: &str| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        (words.get(3) == Some(&"00010000")).then(|| words.get(7).map(PathBuf::from)).flatten()
+    };
+    sockets.lines().any(|line| path_of_listener(line).as_deref() == Some(socket))
 }

@@ -13,7 +13,7 @@ use cairn_e2e::{
     Outcome,
     process::{Process, tail},
     tools::{Turn, program, target, tool},
-    wait::check,
+    wait::{check, listens},
     wait_until,
 };
 use serde_json::Value;
@@ -256,7 +256,7 @@ impl Given {
         let mut command = tool("nbdkit");
         command.args(["-f", "-U"]).arg(&self.socket).arg("file").arg(format!("dir={}", self.files.display()));
         self.server = Some(Process::start(&command, &self.log)?);
-        wait_until("nbdkit listens", Duration::from_secs(10), || check(self.socket.exists(), || tail(&self.log, 3)))
+        wait_until("nbdkit listens", Duration::from_secs(10), || check(listens(&self.socket), || tail(&self.log, 3)))
     }
 
     fn words(&self, count: usize) -> Vec<String> {

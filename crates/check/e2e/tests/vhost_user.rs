@@ -16,7 +16,7 @@ use cairn_e2e::{
     scene::{DISK, play, roles, targets},
     tools::{Turn, run, target, tool},
     vm::{Attached, Guest},
-    wait::check,
+    wait::{check, listens},
     wait_until,
 };
 use rustix::process::Signal;
@@ -43,8 +43,7 @@ fn the_guest_itself() {
         socket.display()
     ));
     let server = Process::start(&server, &folder.join("qemu-storage-daemon.log")).unwrap();
-    wait_until("qemu-storage-daemon listens", SLOW, || if socket.exists() { Ok(()) } else { Err("no socket".into()) })
-        .unwrap();
+    wait_until("qemu-storage-daemon listens", SLOW, || check(listens(&socket), || "no socket".into())).unwrap();
     let mut guest = Guest::boot(Attached::VhostUser { socket: &socket }, &folder, &folder).unwrap();
     guest.wait_said("done", SLOW).unwrap();
     guest.wait_off(SLOW).unwrap();

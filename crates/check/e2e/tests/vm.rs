@@ -8,6 +8,7 @@ use cairn_e2e::{
     scene::{DISK, play, roles, targets},
     tools::{Turn, run, target, tool},
     vm::{Attached, Guest},
+    wait::{check, listens},
     wait_until,
 };
 
@@ -28,7 +29,7 @@ fn the_guest_itself() {
         .arg(&socket)
         .arg(&image);
     let server = Process::start(&server, &folder.join("qemu-nbd.log")).unwrap();
-    wait_until("qemu-nbd listens", SLOW, || if socket.exists() { Ok(()) } else { Err("no socket".into()) }).unwrap();
+    wait_until("qemu-nbd listens", SLOW, || check(listens(&socket), || "no socket".into())).unwrap();
     let mut guest = Guest::boot(Attached::Nbd { socket: &socket, export: DISK }, &folder, &folder).unwrap();
     guest.wait_said("done", SLOW).unwrap();
     drop((guest, server));

@@ -2,8 +2,8 @@
 #![allow(dead_code, reason = "not every test file needs all of it")]
 
 use std::{
-    fs::File,
-    path::PathBuf,
+    fs::{self, File},
+    path::{Path, PathBuf},
     process::{Child, Command},
     thread,
     time::{Duration, Instant},
@@ -26,7 +26,7 @@ impl Server {
         let child = Command::new("nbdkit").arg("-f").arg("-U").arg(&socket).args(words).spawn();
         let child = child.expect("nbdkit is installed (`make setup`)");
         let until = Instant::now() + Duration::from_secs(10);
-        while !socket.exists() {
+        while !listens(&socket) {
             assert!(Instant::now() < until, "nbdkit does not listen");
             thread::sleep(Duration::from_millis(10));
         }
@@ -49,6 +49,17 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Whether a process of this network namespace listens at this path: the file is there a moment before that.
+fn listens(socket: &Path) -> bool {
+    let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+    // Number, references, protocol, flags, type, state, inode, path; the flag of one that listens is 10000.
+    let path_of_listener = |line: &str| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        (words.get(3) == Some(&"00010000")).then(|| words.get(7).map(PathBuf::from)).flatten()
+    };
+    sockets.lines().any(|line| path_of_listener(line).as_deref() == Some(socket))
 }
 
 /// A qemu-storage-daemon of this test with one vhost-user block device, which is a file of that size; it ends with it.
@@ -75,7 +86,7 @@ impl Device {
             .spawn();
         let child = child.expect("qemu-storage-daemon is installed (`make setup`)");
         let until = Instant::now() + Duration::from_secs(10);
-        while !socket.exists() {
+        while !listens(&socket) {
             assert!(Instant::now() < until, "qemu-storage-daemon does not listen");
             thread::sleep(Duration::from_millis(10));
         }
