@@ -40,6 +40,7 @@ mod error;
 #[cfg(feature = "fill-map")]
 mod fill;
 #[cfg(feature = "fill-map")]
+mod fill_history;
 mod fill_log;
 #[cfg(feature = "fill-map")]
 mod fill_piece;
