@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::{
     error::StoreError,
-    fill_history::Fill,
+    fills::Fill,
     placing::{Placement, Placing},
     queue::{Queue, Queued},
 };

@@ -44,6 +44,18 @@ pub(crate) enum AtCut {
     History(BlockRange, Option<RecordId>),
 }
 
+/// Runs that follow on, alternating.
+pub(crate) fn joined(parts: impl Iterator<Item = (BlockRange, bool)>) -> Vec<(BlockRange, bool)> {
+    let mut out: Vec<(BlockRange, bool)> = Vec::new();
+    for (part, value) in parts {
+        match out.last_mut() {
+            Some((last, have)) if *have == value => last.count += part.count,
+            _ => out.push((part, value)),
+        }
+    }
+    out
+}
+
 /// What the store knows of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComponentInfo {

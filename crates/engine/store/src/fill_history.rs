@@ -19,10 +19,11 @@ use crate::{
     charge::{no_space, uncharge},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
+    fills::Fill,
     history::History,
     leaf::{BAD_SLOT, Entry, LEAF_BLOCKS},
     placing::out_blocks,
-    queue::{DataParts, Done, More},
+    queue::{Done, More},
     shards::{ShardKey, shard_of},
     state::State,
     transaction::Transaction,
@@ -31,32 +32,6 @@ use crate::{
 
 /// Blocks that one transaction takes over, at most, unless one call has more.
 const TOGETHER_BLOCKS_MAX: u64 = (4 << 20) / BLOCK_BYTES as u64;
-
-/// What one call brings.
-#[derive(Debug)]
-pub(crate) struct Fill {
-    component: ComponentId,
-    snapshot: SnapshotId,
-    pieces: Vec<LogPiece>,
-    /// Of each piece that has some.
-    data: DataParts,
-    charged: More,
-    done: Done,
-}
-
-impl Fill {
-    /// Nobody listens where the caller was cut off.
-    pub fn answer(self, answer: Result<(), StoreError>) {
-        let _ = self.done.send(answer);
-    }
-    fn range(&self) -> BlockRange {
-        let (first, last) = (self.pieces[0].range().first, self.pieces[self.pieces.len() - 1].range().end());
-        BlockRange::new(first, (last - first) as u32)
-    }
-    fn blocks(&self) -> u64 {
-        u64::from(self.range().count)
-    }
-}
 
 /// A fill that can be carried out now.
 struct Ready<'a> {

@@ -16,7 +16,7 @@ use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, Crcs, 
 use futures::future::join_all;
 
 use crate::{
-    component::{AtCut, Component, Newest},
+    component::{AtCut, Component, Newest, joined},
     components::Components,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, damaged},
@@ -493,18 +493,6 @@ fn allocated(
         Newest::Hole(range) => (range, false),
     });
     Ok(joined(parts))
-}
-
-/// Runs that follow on, alternating.
-pub(crate) fn joined(parts: impl Iterator<Item = (BlockRange, bool)>) -> Vec<(BlockRange, bool)> {
-    let mut out: Vec<(BlockRange, bool)> = Vec::new();
-    for (part, value) in parts {
-        match out.last_mut() {
-            Some((last, have)) if *have == value => last.count += part.count,
-            _ => out.push((part, value)),
-        }
-    }
-    out
 }
 
 /// Collects sources; adjacent blocks that stand back to back become one read.

@@ -13,11 +13,10 @@ use cairn_format::{LEAF_BLOCKS, SHARD_BLOCKS, history_rows::Cut};
 use cairn_types::{BlockRange, ComponentId, SnapshotId};
 
 use crate::{
-    component::{AtCut, Component},
+    component::{AtCut, Component, joined},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
     history::{History, Then},
-    read::joined,
     records::Record,
     shards::{ShardKey, shard_of},
     state::State,
