@@ -115,6 +115,8 @@ pub struct ComponentHistory {
     pub entries: Vec<(HistoryAt, MapEntry)>,
     /// Entries that were there and stand elsewhere from now on; ascending.
     pub moved: Vec<(HistoryAt, MapEntry)>,
+    /// Blocks in the place of holes, and holes in the place of blocks; ascending.
+    pub turned: Vec<(HistoryAt, MapEntry)>,
 }
 
 /// As it is stored.
@@ -125,6 +127,7 @@ struct StoredHistory {
     epochs: Vec<Epoch>,
     entries: Vec<u8>,
     moved: Vec<u8>,
+    turned: Vec<u8>,
 }
 
 impl HistoryChanges {
@@ -163,15 +166,16 @@ impl StoredHistory {
                 epochs.len() - 1
             }) as u64
         };
-        let (entries, moved) =
-            (encode_history(&history.entries, &mut number_of), encode_history(&history.moved, &mut number_of));
-        Self { component: history.component, gone: history.gone.clone(), epochs, entries, moved }
+        let [entries, moved, turned] =
+            [&history.entries, &history.moved, &history.turned].map(|entries| encode_history(entries, &mut number_of));
+        Self { component: history.component, gone: history.gone.clone(), epochs, entries, moved, turned }
     }
 
     fn history(self) -> Option<ComponentHistory> {
         let entries = decode_history(&self.entries, &self.epochs)?;
         let moved = decode_history(&self.moved, &self.epochs)?;
-        Some(ComponentHistory { component: self.component, gone: self.gone, entries, moved })
+        let turned = decode_history(&self.turned, &self.epochs)?;
+        Some(ComponentHistory { component: self.component, gone: self.gone, entries, moved, turned })
     }
 }
 
@@ -228,13 +232,14 @@ mod tests {
             gone: vec![4],
             entries: vec![((2, 1), hole), ((70_000, 3), entry)],
             moved: vec![((3, 1), entry)],
+            turned: vec![((4, 1), hole)],
         };
         let changes = HistoryChanges { components: vec![kept] };
         let entries = [&[2 << 2 | 2, 2][..], &[0xB8, 0x8B, 0x11, 4, 60, 0, 18, 5, 0, 0, 0]].concat();
         let moved = [3 << 2, 2, 60, 0, 18, 5, 0, 0, 0];
-        let fixed =
-            [&[1][..], &id(6), &[1, 4, 1], &epoch, &[entries.len() as u8], &entries, &[moved.len() as u8], &moved]
-                .concat();
+        let turned = [4 << 2 | 2, 2];
+        let lists = [&entries[..], &moved, &turned].map(|list| [&[list.len() as u8], list].concat()).concat();
+        let fixed = [&[1][..], &id(6), &[1, 4, 1], &epoch, &lists].concat();
         assert_eq!(changes.encode(), [fixed]);
         assert_eq!(HistoryChanges::decode(&changes.encode()), Ok(changes));
         assert!(HistoryChanges::default().encode().is_empty());

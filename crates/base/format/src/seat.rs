@@ -54,6 +54,7 @@ mod tests {
             members: Vec::new(),
             decided: OpId::ZERO,
             deleted: false,
+            past: None,
         };
         let (epoch, csn) = (record(None).promised, Csn(3));
         let record = record(Some(Accepted { epoch, csn, base: None, config }));

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Addresses, BLOCK_BYTES, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, Policy, Redundancy};
+use crate::{
+    Addresses, BLOCK_BYTES, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, Past, Policy, Redundancy,
+};
 
 /// Which replica set of an object: chunk x stripe width + stripe.
 pub type ReplicaSetIndex = u32;
@@ -108,6 +110,8 @@ pub struct ObjectConfig {
     pub decided: OpId,
     /// A tombstone: the object is gone, its components may be removed.
     pub deleted: bool,
+    /// Its snapshots; none where it never had any.
+    pub past: Option<Past>,
 }
 
 /// The place of one object's record: one per (object, disk group).
@@ -277,6 +281,7 @@ mod tests {
             ],
             decided: OpId::ZERO,
             deleted: false,
+            past: None,
         };
         let without = |config: &ObjectConfig, copy| config.is_held_by(0, |m| m.copy() != Some(copy));
         assert!(without(&config, 0) && without(&config, 2));

@@ -1,6 +1,6 @@
-//! The encoding of an object's configuration: one that every release reads as long as the disk is one span that never was another.
+//! The encoding of an object's configuration: one that every release reads as long as the disk has one layout and never had a snapshot.
 //!
-//! Promises    a disk of one layout is encoded as every release wrote it; another is something that older ones refuse
+//! Promises    a disk of one layout is encoded as every release wrote it, one with spans as 0.3.0 did; older ones refuse what they do not know
 //!             what is encoded is decoded to the same
 //! Not here    what it means (`config`, `addresses`)
 
@@ -12,7 +12,7 @@ use serde::{
     ser::SerializeStruct,
 };
 
-use crate::{Addresses, Layout, ObjectConfig, Redundancy};
+use crate::{Addresses, Layout, ObjectConfig, Past, Redundancy};
 
 /// A layout as it is encoded: bytes of a chunk, stripes, bytes of a strip, redundancy.
 type LayoutForm = (u64, u32, u32, u32);
@@ -20,14 +20,29 @@ type LayoutForm = (u64, u32, u32, u32);
 /// Stands where a layout has its redundancy: the addresses follow at the end. No redundancy has this number.
 const SPANS_CODE: u32 = u32::MAX;
 
-/// What is encoded, in order. The last one only where the layout says so.
-const FIELDS: [&str; 10] =
-    ["object", "name", "size_bytes", "policy", "policy_name", "layout", "members", "decided", "deleted", "addresses"];
+/// The same; behind the addresses is what is kept of the disk's past. So it is of each disk that has a past, also of one layout.
+const PAST_CODE: u32 = u32::MAX - 1;
+
+/// What is encoded, in order. The last two only where the layout says so.
+const FIELDS: [&str; 11] = [
+    "object",
+    "name",
+    "size_bytes",
+    "policy",
+    "policy_name",
+    "layout",
+    "members",
+    "decided",
+    "deleted",
+    "addresses",
+    "past",
+];
 
 impl Serialize for ObjectConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let plain = self.addresses.plain();
-        let mut form = serializer.serialize_struct("ObjectConfig", FIELDS.len() - usize::from(plain.is_some()))?;
+        let plain = self.addresses.plain().filter(|_| self.past.is_none());
+        let left_out = usize::from(plain.is_some()) + usize::from(self.past.is_none());
+        let mut form = serializer.serialize_struct("ObjectConfig", FIELDS.len() - left_out)?;
         form.serialize_field("object", &self.object)?;
         form.serialize_field("name", &self.name)?;
         form.serialize_field("size_bytes", &self.size_bytes)?;
@@ -35,13 +50,19 @@ impl Serialize for ObjectConfig {
         form.serialize_field("policy_name", &self.policy_name)?;
         match &plain {
             Some(layout) => form.serialize_field("layout", layout)?,
-            None => form.serialize_field::<LayoutForm>("layout", &(0, 0, 0, SPANS_CODE))?,
+            None => {
+                let code = if self.past.is_some() { PAST_CODE } else { SPANS_CODE };
+                form.serialize_field::<LayoutForm>("layout", &(0, 0, 0, code))?;
+            }
         }
         form.serialize_field("members", &self.members)?;
         form.serialize_field("decided", &self.decided)?;
         form.serialize_field("deleted", &self.deleted)?;
         if plain.is_none() {
             form.serialize_field("addresses", &self.addresses)?;
+        }
+        if let Some(past) = &self.past {
+            form.serialize_field("past", past)?;
         }
         form.end()
     }
@@ -71,7 +92,7 @@ impl<'de> Visitor<'de> for ConfigVisitor {
         let (members, decided) = (next(&mut seq, &mut at)?, next(&mut seq, &mut at)?);
         let deleted = next(&mut seq, &mut at)?;
         let addresses = match layout {
-            (_, _, _, SPANS_CODE) => next::<Addresses, A>(&mut seq, &mut at)?,
+            (_, _, _, SPANS_CODE | PAST_CODE) => next::<Addresses, A>(&mut seq, &mut at)?,
             (chunk_bytes, stripe_width, strip_bytes, code) => {
                 let redundancy = Redundancy::try_from(code).map_err(A::Error::custom)?;
                 Layout { chunk_bytes, stripe_width, strip_bytes, redundancy }.into()
@@ -80,7 +101,14 @@ impl<'de> Visitor<'de> for ConfigVisitor {
         if !addresses.is_sound(size_bytes) {
             return Err(A::Error::custom("spans that are not those of a disk of this size"));
         }
-        Ok(ObjectConfig { object, name, size_bytes, policy, policy_name, addresses, members, decided, deleted })
+        let past = match layout {
+            (_, _, _, PAST_CODE) => Some(next::<Past, A>(&mut seq, &mut at)?),
+            _ => None,
+        };
+        if past.as_ref().is_some_and(|past| !past.is_sound()) {
+            return Err(A::Error::custom("snapshots that no disk has: out of order, there twice, or too many"));
+        }
+        Ok(ObjectConfig { object, name, size_bytes, policy, policy_name, addresses, members, decided, deleted, past })
     }
 }
 
@@ -93,7 +121,9 @@ fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(seq: &mut A, at: &mut usize
 
 #[cfg(test)]
 mod tests {
-    use crate::{Moving, OpId, Policy, Span, encode_onto};
+    use crate::{
+        Epoch, HostId, Incarnation, Moving, OpId, Policy, SNAPSHOTS_MAX, Snapshot, SnapshotId, Span, encode_onto,
+    };
 
     use super::*;
 
@@ -112,6 +142,45 @@ mod tests {
             members: Vec::new(),
             decided: OpId::ZERO,
             deleted: false,
+            past: None,
+        }
+    }
+
+    fn snapshot(n: u64) -> Snapshot {
+        let epoch = Epoch { number: 5, host: HostId(u128::MAX), incarnation: Incarnation(3) };
+        let cut = OpId { epoch, seq: n };
+        Snapshot {
+            id: SnapshotId(u64::MAX - n),
+            name: format!("s-{n}"),
+            created_unix_ms: 1 << 41,
+            size_bytes: 1 << 40,
+            cut,
+        }
+    }
+
+    /// Goal: a disk with snapshots comes back, whatever its addresses; no release before takes it for a disk without; and records stay small.
+    /// Method: as many snapshots as there may be; orders and names that cannot be.
+    #[test]
+    fn a_disk_with_snapshots_comes_back() {
+        let plain = Addresses::from(layout(Redundancy::Mirror { copies: 2 }));
+        let all: Vec<Snapshot> = (0..SNAPSHOTS_MAX as u64).map(snapshot).collect();
+        for snapshots in [vec![], vec![snapshot(1)], all] {
+            let count = snapshots.len();
+            let ours = ObjectConfig { past: Some(Past { snapshots }), ..config(plain.clone()) };
+            let bytes = encode_onto(Vec::new(), &ours);
+            assert_eq!(postcard::from_bytes::<ObjectConfig>(&bytes), Ok(ours));
+            let without = encode_onto(Vec::new(), &config(plain.clone()));
+            assert!(
+                bytes.len() <= without.len() + 20 + 64 * count,
+                "{} bytes for {count}",
+                bytes.len() - without.len()
+            );
+        }
+        let refused =
+            [vec![snapshot(2), snapshot(1)], vec![snapshot(1), Snapshot { cut: snapshot(2).cut, ..snapshot(1) }]];
+        for snapshots in refused {
+            let bad = ObjectConfig { past: Some(Past { snapshots }), ..config(plain.clone()) };
+            assert!(postcard::from_bytes::<ObjectConfig>(&encode_onto(Vec::new(), &bad)).is_err());
         }
     }
 

@@ -16,6 +16,7 @@ mod ids;
 mod level;
 mod maintenance;
 mod order;
+mod past;
 mod policy;
 mod redundancy;
 mod room;
@@ -37,6 +38,7 @@ pub use ids::{
 pub use level::{Build, Feature, Level, Speaks};
 pub use maintenance::MaintenanceMode;
 pub use order::{ClientTag, Csn, Epoch, OpId};
+pub use past::{Past, SNAPSHOT_NAME_BYTES_MAX, SNAPSHOTS_MAX, Snapshot};
 pub use policy::{FaultToleranceMethod, Policy, PolicyError};
 pub use redundancy::{Redundancy, RedundancyError};
 pub use room::{DeviceRoom, THIN_HEADROOM_BYTES, demand_bytes};

@@ -50,6 +50,7 @@ fn config() -> ObjectConfig {
         ],
         decided: op(6),
         deleted: false,
+        past: None,
     }
 }
 

@@ -166,6 +166,7 @@ mod tests {
             members: members.iter().enumerate().map(member).collect(),
             decided: OpId::ZERO,
             deleted: false,
+            past: None,
         }
     }
 

@@ -7,17 +7,20 @@ use std::collections::VecDeque;
 
 use crate::{
     error::StoreError,
+    fills::Fill,
     placing::{Placement, Placing},
     queue::{Queue, Queued},
 };
 
-/// The three places in which operations wait.
+/// The four places in which operations wait.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     /// For a batch in the log.
     pub queue: Queue,
     /// For their blocks to be in the capacity tier.
     pub placing: Placing,
+    /// For the transaction that takes them over: history that another copy brings.
+    pub fills: VecDeque<Fill>,
     /// For room where destage will make some: admitted when it has, or refused after a while.
     short_of_room: VecDeque<Queued>,
 }
@@ -58,6 +61,7 @@ impl Admission {
     pub fn fail_all(&mut self, error: &StoreError) {
         self.queue.fail_all(error);
         self.placing.fail_all(error);
+        self.fills.drain(..).for_each(|fill| fill.answer(Err(error.clone())));
         self.refuse_short_of_room(|_| true, error);
     }
 }

@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use crate::{
     bypass::placed_is_due,
     charge::{charge, uncharge},
-    convert::{Converted, Converter},
+    convert::Converted,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, refused},
     log::Log,
@@ -361,11 +361,7 @@ impl State {
         if let Err(error) = self.life.not_stopped().and_then(|()| self.life.not_closing()) {
             return Admitted::from_iter([Err(error)]);
         }
-        Converter { components: &self.components, tier: &self.tier, log: &self.log, map: &self.map }
-            .convert(change)
-            .into_iter()
-            .map(|converted| self.enqueue(converted?, since, tuning))
-            .collect()
+        self.converter().convert(change).into_iter().map(|converted| self.enqueue(converted?, since, tuning)).collect()
     }
 
     fn enqueue(&mut self, (record, data, class): Converted, since: Time, tuning: &crate::RunningOptions) -> Waiting {

@@ -13,12 +13,14 @@ use std::rc::Rc;
 
 use cairn_env::Env;
 use cairn_format::{Needs, Superblock};
-use cairn_types::{BlockRange, ComponentId, Contents};
+use cairn_types::{BlockRange, ComponentId, Contents, SnapshotId};
 
 use crate::{
+    component::AtCut,
     create::write_superblock,
     disk_group::{DiskGroup, Inner},
     error::{StoreError, StoreErrorKind},
+    history::Then,
     leaf::LEAF_BLOCKS,
 };
 
@@ -36,28 +38,52 @@ impl<E: Env> DiskGroup<E> {
         component: ComponentId,
         range: BlockRange,
     ) -> impl Future<Output = Result<Contents, StoreError>> + 'static + use<E> {
-        self.inner().clone().read_marked(component, range)
+        self.inner().clone().read_marked(component, range, None)
+    }
+
+    /// The same of what they held at the cut of a snapshot; nothing of it is listed.
+    ///
+    /// # Errors
+    /// As for [`Self::read_view`], but for bad blocks.
+    pub fn read_view_marked(
+        &self,
+        component: ComponentId,
+        snapshot: SnapshotId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Contents, StoreError>> + 'static + use<E> {
+        self.inner().clone().read_marked(component, range, Some(snapshot))
     }
 }
 
 impl<E: Env> Inner<E> {
-    async fn read_marked(self: Rc<Self>, id: ComponentId, range: BlockRange) -> Result<Contents, StoreError> {
+    async fn read_marked(
+        self: Rc<Self>,
+        id: ComponentId,
+        range: BlockRange,
+        snapshot: Option<SnapshotId>,
+    ) -> Result<Contents, StoreError> {
         let is_bad = |error: &StoreError| matches!(error.kind, StoreErrorKind::BadBlock { .. });
-        match self.clone().read(id, range).await {
+        match self.clone().read_at(id, range, snapshot).await {
             Err(error) if is_bad(&error) => {}
             read => return read,
         }
         let mut contents = Contents::default();
         for block in range.first..range.end() {
             let one = BlockRange::new(block, 1);
-            match self.clone().read(id, one).await {
+            match self.clone().read_at(id, one, snapshot).await {
                 Ok(Contents { runs, data }) => {
                     contents.runs.extend(runs);
                     contents.data.extend(data);
                 }
                 Err(error) if is_bad(&error) => {
-                    contents.push_bad(self.crc_of(id, block).await.unwrap_or(NO_CRC));
-                    self.state.borrow_mut().findings.marked(id, one);
+                    let crc = match snapshot {
+                        Some(snapshot) => self.crc_at(id, block, snapshot).await,
+                        None => self.crc_of(id, block).await,
+                    };
+                    contents.push_bad(crc.unwrap_or(NO_CRC));
+                    if snapshot.is_none() {
+                        self.state.borrow_mut().findings.marked(id, one);
+                    }
                 }
                 Err(error) => return Err(error),
             }
@@ -74,8 +100,31 @@ impl<E: Env> Inner<E> {
                 return Some(state.components.records.of(span.versions[0]).crc(block));
             }
         }
+        self.crc_in_map(id, block).await
+    }
+
+    async fn crc_in_map(&self, id: ComponentId, block: u64) -> Option<u32> {
         let found = self.look_up_leaves(&[(id, block / LEAF_BLOCKS)], None).await.ok()?;
         found.first()?.1.get(block).map(|entry| entry.crc)
+    }
+
+    /// The same at the cut of a snapshot.
+    async fn crc_at(&self, id: ComponentId, block: u64, snapshot: SnapshotId) -> Option<u32> {
+        let one = BlockRange::new(block, 1);
+        let view = self.view_of(id, one, snapshot).await.ok()?;
+        {
+            let state = self.state.borrow();
+            let records = &state.components.records;
+            match (state.components.get(id)?.at_cut(one, view.cut.op, records).first()?, view.at(id, block)) {
+                (AtCut::Version(record, _), _) | (AtCut::History(_, Some(record)), Then::AsNow) => {
+                    return Some(records.of(*record).crc(block));
+                }
+                (AtCut::History(..), Then::Entry(entry)) => return Some(entry.crc),
+                (AtCut::History(..), Then::Hole | Then::Lost) => return None,
+                (AtCut::History(_, None), Then::AsNow) => {}
+            }
+        }
+        self.crc_in_map(id, block).await
     }
 
     /// Whether this group may have marks of its own accord.

@@ -20,7 +20,7 @@ use cairn_types::{BlockRange, Canary, ComponentId, OpId, REGION_BLOCKS, RegionIn
 
 use crate::{
     components::Components,
-    history_shard::HistoryShard,
+    history_shard::{HistoryShard, Over},
     leaf::Entry,
     map::Map,
     map_pages::Folded,
@@ -37,8 +37,8 @@ pub(crate) struct MapChanges {
     pub entries: Vec<(ComponentId, u64, Option<Entry>)>,
     /// Marks that no entry implies.
     pub marks: Vec<(ComponentId, RegionIndex, OpId)>,
-    /// History: where, its entry from now on, whether it was not there before.
-    pub history: Vec<(ComponentId, HistoryAt, Entry, bool)>,
+    /// History: where, its entry from now on, what that takes the place of.
+    pub history: Vec<(ComponentId, HistoryAt, Entry, Over)>,
     /// Shards of which nothing is left.
     pub gone: Vec<ShardKey>,
     pub folded: Vec<Folded>,
@@ -156,9 +156,14 @@ impl MapChanges {
             let (component, shard) = folded.key.0;
             history_of(&mut by_id, component).gone.push(shard);
         }
-        for &(component, at, entry, is_new) in &self.history {
+        for &(component, at, entry, over) in &self.history {
             let own = history_of(&mut by_id, component);
-            if is_new { own.entries.push((at, entry)) } else { own.moved.push((at, entry)) }
+            let list = match over {
+                Over::Nothing => &mut own.entries,
+                Over::Alike => &mut own.moved,
+                Over::Unlike => &mut own.turned,
+            };
+            list.push((at, entry));
         }
         HistoryChanges { components: by_id.into_values().collect() }
     }

@@ -35,6 +35,27 @@ pub(crate) enum Newest {
     Hole(BlockRange),
 }
 
+/// What tells what some blocks held at a cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AtCut {
+    /// This record of the index.
+    Version(RecordId, BlockRange),
+    /// History. Where that has nothing: this copy of the index, or the map.
+    History(BlockRange, Option<RecordId>),
+}
+
+/// Runs that follow on, alternating.
+pub(crate) fn joined(parts: impl Iterator<Item = (BlockRange, bool)>) -> Vec<(BlockRange, bool)> {
+    let mut out: Vec<(BlockRange, bool)> = Vec::new();
+    for (part, value) in parts {
+        match out.last_mut() {
+            Some((last, have)) if *have == value => last.count += part.count,
+            _ => out.push((part, value)),
+        }
+    }
+    out
+}
+
 /// What the store knows of a component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ComponentInfo {
@@ -155,18 +176,22 @@ impl Component {
         parts
     }
 
-    /// The same of the newest state at or below `op`. What history or the map tells is [`Newest::Mapped`], whether it is a hole or not.
-    pub fn at_cut(&self, range: BlockRange, op: OpId, records: &Records) -> Vec<Newest> {
+    /// The same of the newest state at or below `op`. A copy hides what is below it, as it brought what the blocks held before any later
+    /// write: what changed since a cut comes as history of its own.
+    pub fn at_cut(&self, range: BlockRange, op: OpId, records: &Records) -> Vec<AtCut> {
         let (mut parts, mut at) = (Vec::new(), range.first);
-        let below = |from: u64, to: u64, parts: &mut Vec<Newest>| {
+        let below = |from: u64, to: u64, parts: &mut Vec<AtCut>| {
             if from < to {
-                parts.push(Newest::Mapped(BlockRange::new(from, (to - from) as u32)));
+                parts.push(AtCut::History(BlockRange::new(from, (to - from) as u32), None));
             }
         };
         self.extents.each(range, |own, versions| {
-            if let Some(version) = versions.iter().find(|id| records.of(**id).op <= op) {
+            if let Some(&version) = versions.iter().find(|id| records.of(**id).cut_op() <= op) {
                 below(at, own.first, &mut parts);
-                parts.push(Newest::Version(*version, own));
+                parts.push(match records.of(version).op <= op {
+                    true => AtCut::Version(version, own),
+                    false => AtCut::History(own, Some(version)),
+                });
                 at = own.end();
             }
         });
@@ -231,8 +256,8 @@ impl Component {
             |range: BlockRange| self.base.count(range) - self.cuts.count_in(newest.generation, &self.base, range);
         let mut blocks = unkept(range);
         self.extents.each(range, |part, versions| {
-            let is_later = |&id: &RecordId| records.of(id).op > newest.op && !records.of(id).is_copy;
-            let at_cut = versions.iter().find(|&&id| records.of(id).op <= newest.op);
+            let is_later = |&id: &RecordId| records.of(id).cut_op() > newest.op;
+            let at_cut = versions.iter().find(|&&id| records.of(id).cut_op() <= newest.op);
             blocks -= unkept(part);
             blocks += match (versions.iter().any(is_later), at_cut) {
                 (true, _) => 0,

@@ -20,6 +20,7 @@ use crate::{
     map::Map,
     queue::DataParts,
     ring::Class,
+    state::State,
     tier::Tier,
 };
 
@@ -44,6 +45,13 @@ pub(crate) struct Converter<'a> {
     pub tier: &'a Tier,
     pub log: &'a Log,
     pub map: &'a Map,
+}
+
+impl State {
+    pub(crate) fn converter(&self) -> Converter<'_> {
+        let Self { components, tier, log, map, .. } = self;
+        Converter { components, tier, log, map }
+    }
 }
 
 impl Converter<'_> {
@@ -184,7 +192,7 @@ impl Converter<'_> {
     }
 
     /// Runs with their places, and the bytes of each run by themselves.
-    fn convert_runs(
+    pub(crate) fn convert_runs(
         &self,
         component: ComponentId,
         mut first_block: u64,

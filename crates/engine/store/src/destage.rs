@@ -109,7 +109,8 @@ impl<E: Env> Inner<E> {
         let mut line = Line::default();
         loop {
             let taken_up = self.take_up_needs().await;
-            if let Err(error) = taken_up.and(self.take_up_device().await) {
+            let taken_up = taken_up.and(self.take_up_device().await);
+            if let Err(error) = taken_up.and(self.fill_some().await) {
                 self.state.borrow_mut().stop(error);
             }
             let work = self.state.borrow_mut().next_work(&self.tuning, line.is_empty());
@@ -147,6 +148,7 @@ impl<E: Env> Inner<E> {
         self.refuse_growth();
         let error = StoreError::new(StoreErrorKind::Media, "the disk group was closed");
         self.state.borrow_mut().admission.refuse_short_of_room(|_| true, &error);
+        self.refuse_fills(&error);
         self.state.borrow_mut().log.refuse_drains(&error);
         self.destager_ended.raise();
     }

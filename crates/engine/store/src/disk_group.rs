@@ -19,7 +19,7 @@ use cairn_format::{NO_DEVICE, Needs, Superblock};
 use cairn_metrics::StoreCounters;
 use cairn_types::{
     BlockRange, Change, ClientTag, ClusterId, ComponentId, Contents, DeviceId, DeviceTimes, DiskGroupId, HostId,
-    ObjectId, OpId, RegionIndex, RequestKind, SnapshotId, UnsettledOp,
+    ObjectId, OpId, RegionIndex, RequestKind, Run, SnapshotId, UnsettledOp,
 };
 
 use futures::lock::Mutex;
@@ -253,6 +253,25 @@ impl<E: Env> DiskGroup<E> {
         self.inner().append(change)
     }
 
+    /// What another copy of the component held at the cut of a snapshot, of blocks that were changed after that cut and before the next one.
+    /// It takes the place of what was kept here by itself. On stable media when the future resolves; `data` is of all runs
+    /// that have some, back to back.
+    ///
+    /// Assumes that whoever sends it lets nothing write these blocks until the copies of their present contents are here as well.
+    ///
+    /// # Errors
+    /// As of [`Self::append`]; [`crate::StoreErrorKind::NotFound`] where the component has no such cut,
+    /// [`crate::StoreErrorKind::Damaged`] where its history of these blocks is: it is to be made anew.
+    pub fn fill_history(
+        &self,
+        component: ComponentId,
+        snapshot: SnapshotId,
+        first_block: u64,
+        (runs, data): (Vec<Run>, Bytes),
+    ) -> impl Future<Output = Result<(), StoreError>> + 'static + use<E> {
+        self.inner().fill_history((component, snapshot), first_block, runs, data)
+    }
+
     /// Reads the blocks of `range`. Every block's CRC-32C was verified.
     ///
     /// # Errors
@@ -277,6 +296,33 @@ impl<E: Env> DiskGroup<E> {
         range: BlockRange,
     ) -> impl Future<Output = Result<Contents, StoreError>> + 'static + use<E> {
         self.inner().clone().read_at(component, range, Some(snapshot))
+    }
+
+    /// Which blocks of `range` were allocated at the cut of a snapshot, as alternating runs.
+    ///
+    /// # Errors
+    /// As of [`Self::read_view`].
+    pub fn allocated_at(
+        &self,
+        component: ComponentId,
+        snapshot: SnapshotId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Vec<(BlockRange, bool)>, StoreError>> + 'static + use<E> {
+        self.inner().clone().allocated_at(component, range, snapshot)
+    }
+
+    /// Blocks of `range` that may differ between the cuts of two snapshots, or between one and now; ascending. No others differ. Where history
+    /// is damaged they are all told.
+    ///
+    /// # Errors
+    /// As of [`Self::read_view`].
+    pub fn changed(
+        &self,
+        component: ComponentId,
+        between: (SnapshotId, Option<SnapshotId>),
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Vec<BlockRange>, StoreError>> + 'static + use<E> {
+        self.inner().clone().changed(component, range, between)
     }
 
     /// The snapshots whose cuts a component has, in their order; none where it is not here.

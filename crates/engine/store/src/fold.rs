@@ -94,7 +94,7 @@ pub(crate) fn in_order_of_cuts(components: &Components, items: &mut [Item]) {
     let cuts_below = |item: &Item| {
         let cuts = components.get(item.component).map(|component| &component.cuts).filter(|cuts| !cuts.is_empty());
         let record = cuts.and_then(|_| components.records.get(item.record));
-        cuts.zip(record).map_or(0, |(cuts, record)| cuts.count_below(record.op))
+        cuts.zip(record).map_or(0, |(cuts, record)| cuts.count_below(record.cut_op()))
     };
     if components.all().any(|component| !component.cuts.is_empty()) {
         items.sort_by_cached_key(cuts_below);
@@ -145,11 +145,12 @@ fn live_spans(
     let Some(component) = components.get(component) else {
         return (live, past);
     };
-    let op = components.records.of(id).op;
+    let cut_op = components.records.of(id).cut_op();
     component.extents.each(range, |part, versions| {
         let Some(at) = versions.iter().position(|version| *version == id) else { return };
-        let newer = at.checked_sub(1).map(|at| components.records.of(versions[at]).op);
-        match newer.is_some_and(|newer| newer <= component.settled && !component.cuts.parts(op, newer)) {
+        let newer = at.checked_sub(1).map(|at| components.records.of(versions[at]));
+        match newer.is_some_and(|newer| newer.op <= component.settled && !component.cuts.parts(cut_op, newer.cut_op()))
+        {
             true => past.push(part),
             false => live.push(part),
         }

@@ -74,6 +74,18 @@ impl History {
             Some((_, entry)) => Then::Entry(*entry),
         }
     }
+    /// Whether a block may have changed between two cuts: each change after the first one left an entry of its generation or a later one.
+    pub fn changed(&self, block: u64, generations: Range<u32>) -> bool {
+        let places = (block, generations.start)..(block, generations.end);
+        let next = self.entries.get(self.entries.partition_point(|(at, _)| *at < places.start));
+        let is_lost = |lost: &Range<HistoryAt>| lost.start < places.end && places.start < lost.end;
+        next.is_some_and(|(at, _)| *at < places.end) || self.lost.iter().any(is_lost)
+    }
+    /// The entry of a block and a generation.
+    pub fn entry(&self, at: HistoryAt) -> Option<Entry> {
+        let found = self.entries.binary_search_by_key(&at, |(at, _)| *at);
+        found.ok().map(|place| self.entries[place].1)
+    }
     /// The entry of a block that stands in a slot.
     pub fn in_slot(&self, block: u64, slot: u64) -> Option<(HistoryAt, Entry)> {
         let from = self.entries.partition_point(|((of, _), _)| *of < block);

@@ -16,6 +16,28 @@ use crate::{leaf::Entry, unfolded::Unfolded};
 /// A block of the shard, and the generation of a cut.
 pub(crate) type Place = (u16, u32);
 
+/// What an entry takes the place of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Over {
+    /// There was none.
+    Nothing,
+    /// Of a block, as it is of one; or of a hole, as it is.
+    Alike,
+    /// A block in the place of a hole, or a hole in that of a block.
+    Unlike,
+}
+
+impl Over {
+    /// What putting an entry does to the number of blocks that history takes.
+    pub fn blocks_more(self, entry: &Entry) -> i64 {
+        match (self, entry.slot != HOLE_SLOT) {
+            (Self::Alike, _) | (Self::Nothing, false) => 0,
+            (Self::Nothing | Self::Unlike, true) => 1,
+            (Self::Unlike, false) => -1,
+        }
+    }
+}
+
 /// The history of a shard.
 #[derive(Debug, Default)]
 pub(crate) struct HistoryShard {
@@ -70,15 +92,16 @@ impl HistoryShard {
         self.counts.iter().map(|count| u64::from(count.blocks)).sum()
     }
 
-    /// Puts entries, each with whether it was not there before. Gives how many more wait.
-    pub fn put(&mut self, number: u64, entries: impl IntoIterator<Item = (Place, Entry, bool)>) -> u64 {
+    /// Puts entries, each with what it takes the place of. Gives how many more wait.
+    pub fn put(&mut self, number: u64, entries: impl IntoIterator<Item = (Place, Entry, Over)>) -> u64 {
         self.since.get_or_insert(number);
         let before = self.unfolded.len();
-        for (place, entry, is_new) in entries {
+        for (place, entry, over) in entries {
             self.unfolded.put(place, Some(entry));
-            if is_new {
-                count_entry(&mut self.counts, place.1, &entry);
-            }
+            count(&mut self.counts, place.1, |count| {
+                count.entries += u32::from(over == Over::Nothing);
+                count.blocks = (i64::from(count.blocks) + over.blocks_more(&entry)) as u32;
+            });
         }
         (self.unfolded.len() - before) as u64
     }
@@ -131,10 +154,18 @@ mod tests {
         let entry = |slot| Entry { slot, crc: 0, row_check: 0, op: OpId::ZERO };
         let mut shard = HistoryShard::default();
         assert_eq!(
-            shard.put(3, [((5, 1), entry(9), true), ((5, 2), entry(HOLE_SLOT), true), ((6, 1), entry(8), true)]),
+            shard.put(
+                3,
+                [
+                    ((5, 1), entry(HOLE_SLOT), Over::Nothing),
+                    ((5, 2), entry(7), Over::Nothing),
+                    ((6, 1), entry(8), Over::Nothing)
+                ]
+            ),
             3
         );
-        assert_eq!(shard.put(4, [((5, 1), entry(10), false)]), 0);
+        assert_eq!(shard.put(4, [((5, 1), entry(9), Over::Unlike), ((5, 2), entry(HOLE_SLOT), Over::Unlike)]), 0);
+        assert_eq!(shard.put(4, [((5, 1), entry(10), Over::Alike)]), 0);
         let told = |shard: &HistoryShard| {
             shard.counts().iter().map(|c| (c.generation, c.entries, c.blocks)).collect::<Vec<_>>()
         };

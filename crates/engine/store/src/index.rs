@@ -235,7 +235,7 @@ impl Extents {
         let mut history = 0;
         for pair in versions.windows(2) {
             let (newer, older) = (records.of(pair[0]), records.of(pair[1]));
-            if !newer.is_copy && older.allocates() && below.cuts.parts(older.op, newer.op) {
+            if older.allocates() && below.cuts.parts(older.cut_op(), newer.cut_op()) {
                 history += u64::from(range.count);
             }
         }
@@ -521,10 +521,10 @@ fn prune(versions: &mut Vec<RecordId>, settled: OpId, cuts: &Cuts, count: u64, r
         }
         return;
     }
-    let mut newer = records.of(versions[committed]).op;
+    let mut newer = records.of(versions[committed]).cut_op();
     let mut at = committed + 1;
     while at < versions.len() {
-        let op = records.of(versions[at]).op;
+        let op = records.of(versions[at]).cut_op();
         if cuts.is_viewed(op, newer) {
             (newer, at) = (op, at + 1);
         } else {

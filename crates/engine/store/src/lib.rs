@@ -39,10 +39,12 @@ mod disk_group;
 mod error;
 #[cfg(feature = "fill-map")]
 mod fill;
+mod fill_history;
 #[cfg(feature = "fill-map")]
 mod fill_log;
 #[cfg(feature = "fill-map")]
 mod fill_piece;
+mod fills;
 mod findings;
 mod flag;
 mod fold;

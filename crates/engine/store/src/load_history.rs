@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use cairn_format::{
-    COMPONENT_BLOCKS_MAX, HOLE_SLOT, LEAF_BLOCKS, SHARD_BLOCKS,
+    COMPONENT_BLOCKS_MAX, LEAF_BLOCKS, SHARD_BLOCKS,
     history_rows::{CutsRow, HistoryChanges, HistoryShardRow},
     map_rows::{SHARD_REGIONS, changes_of, shard_of},
 };
@@ -17,6 +17,7 @@ use crate::{
     cuts::Cuts,
     error::MetaError,
     history::LOST_PLACE,
+    history_shard::Over,
     rows,
     segments::COUNTS_MAX,
     shards::{self, ShardKey},
@@ -128,7 +129,7 @@ impl State {
         let mut count = 0;
         for own in HistoryChanges::decode(&pieces)?.components {
             let id = own.component;
-            count += (own.entries.len() + own.moved.len()) as u64;
+            count += (own.entries.len() + own.moved.len() + own.turned.len()) as u64;
             if self.components.device_of(id).is_none() {
                 // Deleted, and nothing is left of it.
                 continue;
@@ -140,18 +141,21 @@ impl State {
                     self.unload_history_blocks(loaded, id, blocks);
                 }
             }
-            let all =
-                own.entries.into_iter().map(|entry| (entry, true)).chain(own.moved.into_iter().map(|e| (e, false)));
-            for (((block, generation), entry), is_new) in all {
+            let lists = [(own.entries, Over::Nothing), (own.moved, Over::Alike), (own.turned, Over::Unlike)];
+            let all = lists.into_iter().flat_map(|(list, over)| list.into_iter().map(move |entry| (entry, over)));
+            for (((block, generation), entry), over) in all {
                 let key = shards::shard_of((id, block / LEAF_BLOCKS));
                 if loaded.shards.get(&key).is_some_and(|told| number <= *told) {
                     continue;
                 }
                 let place = ((block % SHARD_BLOCKS) as u16, generation);
                 let pages = self.map.pages_mut().expect("looked at before");
-                pages.shards.put_history(key, number, [(place, entry, is_new)]);
-                if is_new {
-                    self.load_history_blocks(loaded, id, u64::from(entry.slot != HOLE_SLOT));
+                pages.shards.put_history(key, number, [(place, entry, over)]);
+                match over.blocks_more(&entry) {
+                    0.. => self.load_history_blocks(loaded, id, over.blocks_more(&entry) as u64),
+                    _ => self.unload_history_blocks(loaded, id, 1),
+                }
+                if over == Over::Nothing {
                     let range = BlockRange::new(block, 1);
                     self.components.load(id, |component, _| component.cuts.note(generation, range));
                 }

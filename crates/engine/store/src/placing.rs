@@ -70,21 +70,7 @@ impl Placement {
 
     /// Its blocks, to be written.
     fn blocks(&self) -> Vec<OutBlock> {
-        let with_data = self.copy.pieces.iter().filter(|piece| piece.data_blocks() > 0);
-        let mut blocks = Vec::with_capacity((self.bytes() / PAGE) as usize);
-        for (piece, data) in with_data.zip(&self.data) {
-            for (at, &crc) in piece.data_crcs().iter().enumerate() {
-                let from = at * PAGE as usize;
-                blocks.push(OutBlock {
-                    component: self.copy.component,
-                    block: piece.range().first + at as u64,
-                    crc,
-                    pending: true,
-                    data: data.slice(from..from + PAGE as usize),
-                });
-            }
-        }
-        blocks
+        out_blocks(self.copy.component, &self.copy.pieces, &self.data, true)
     }
 
     /// Through the log, as there is no room in the capacity tier.
@@ -115,6 +101,24 @@ impl Placement {
         let record = LogRecord::Placed { component, op, settled, pieces };
         Queued::new(since, record, DataParts::new(), Class::Normal, charged, Some(ticket), done)
     }
+}
+
+/// The blocks with data of some pieces, to be written. `data` is of each piece that has some.
+pub(crate) fn out_blocks(
+    component: ComponentId,
+    pieces: &[LogPiece],
+    data: &DataParts,
+    pending: bool,
+) -> Vec<OutBlock> {
+    let with_data = pieces.iter().filter(|piece| piece.data_blocks() > 0);
+    let mut blocks = Vec::new();
+    for (piece, data) in with_data.zip(data) {
+        for (at, &crc) in piece.data_crcs().iter().enumerate() {
+            let (from, block) = (at * PAGE as usize, piece.range().first + at as u64);
+            blocks.push(OutBlock { component, block, crc, pending, data: data.slice(from..from + PAGE as usize) });
+        }
+    }
+    blocks
 }
 
 /// Slots as runs, each within a segment.

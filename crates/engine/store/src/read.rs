@@ -16,7 +16,7 @@ use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, Crcs, 
 use futures::future::join_all;
 
 use crate::{
-    component::{Component, Newest},
+    component::{AtCut, Component, Newest, joined},
     components::Components,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, damaged},
@@ -183,17 +183,16 @@ impl<E: Env> Inner<E> {
         let cache = Some(cache).filter(|_| view.is_none());
         let mut planner =
             Planner { component, ring, records, segments, map, cache, pins, fetched, sources, wanted, missing };
-        let parts = match view {
-            Some(view) => component.at_cut(range, view.cut.op, records),
-            None => component.newest(range),
-        };
-        for part in parts {
-            match (part, view) {
-                (Newest::Version(record, range), _) => planner.version(record, range),
-                (Newest::Mapped(range), None) => planner.mapped(range),
-                (Newest::Mapped(range), Some(view)) => planner.then(range, view),
-                (Newest::Hole(range), _) => planner.hole(range),
-            }
+        match view {
+            None => component.newest(range).into_iter().for_each(|part| match part {
+                Newest::Version(record, range) => planner.version(record, range),
+                Newest::Mapped(range) => planner.mapped(range),
+                Newest::Hole(range) => planner.hole(range),
+            }),
+            Some(view) => component.at_cut(range, view.cut.op, records).into_iter().for_each(|part| match part {
+                AtCut::Version(record, range) => planner.version(record, range),
+                AtCut::History(range, copy) => planner.then(range, copy, view),
+            }),
         }
         if !planner.wanted.is_empty() {
             return Ok(Plan::Leaves(planner.wanted));
@@ -493,14 +492,7 @@ fn allocated(
         Newest::Mapped(range) => (range, true),
         Newest::Hole(range) => (range, false),
     });
-    let mut out: Vec<(BlockRange, bool)> = Vec::new();
-    for (part, value) in parts {
-        match out.last_mut() {
-            Some((last, have)) if *have == value => last.count += part.count,
-            _ => out.push((part, value)),
-        }
-    }
-    Ok(out)
+    Ok(joined(parts))
 }
 
 /// Collects sources; adjacent blocks that stand back to back become one read.
@@ -604,14 +596,16 @@ impl Planner<'_> {
         self.sources.push(Source::Device(stretch));
     }
 
-    /// Blocks that were not changed while the log has it, as they were at a cut.
-    fn then(&mut self, range: BlockRange, view: &View) {
+    /// Blocks as they were at a cut, where the index alone does not tell: `copy` brought what they held before later writes.
+    fn then(&mut self, range: BlockRange, copy: Option<RecordId>, view: &View) {
         for block in range.first..range.end() {
-            match view.at(self.component.id, block) {
-                Then::AsNow if self.component.base.get(block) => self.mapped(BlockRange::new(block, 1)),
-                Then::AsNow | Then::Hole => self.hole(BlockRange::new(block, 1)),
-                Then::Entry(entry) => self.slot(block, (entry.crc, entry.row_check), entry.slot),
-                Then::Lost => self.missing.push(block),
+            let one = BlockRange::new(block, 1);
+            match (view.at(self.component.id, block), copy) {
+                (Then::AsNow, Some(copy)) => self.version(copy, one),
+                (Then::AsNow, None) if self.component.base.get(block) => self.mapped(one),
+                (Then::AsNow, None) | (Then::Hole, _) => self.hole(one),
+                (Then::Entry(entry), _) => self.slot(block, (entry.crc, entry.row_check), entry.slot),
+                (Then::Lost, _) => self.missing.push(block),
             }
         }
     }

@@ -61,7 +61,7 @@ pub(crate) struct Record {
     /// Position of its batch in the log; what tells which segment pins it.
     pub position: u64,
     pub body: Body,
-    /// What it replaces is no history: it came as a copy of what another component holds.
+    /// What it replaces is no history, and what is below it is viewed by no cut: it came as a copy of what another component holds.
     pub is_copy: bool,
     /// Blocks whose version list names it; at zero the record goes.
     pub live: u64,
@@ -70,6 +70,11 @@ pub(crate) struct Record {
 }
 
 impl Record {
+    /// Where it stands among cuts. A copy brings what its blocks held before all that the component did by itself: what changed since a cut
+    /// comes as history of its own. So it is what each cut below the next operation has, also one that was made before it.
+    pub fn cut_op(&self) -> OpId {
+        if self.is_copy { OpId::ZERO } else { self.op }
+    }
     /// Whether it takes space once folded.
     pub fn allocates(&self) -> bool {
         matches!(self.body, Body::Data { .. } | Body::Zero { keep_allocated: true })

@@ -22,7 +22,7 @@ use cairn_format::{
 use cairn_types::{BLOCK_BYTES, Canary, ComponentId};
 
 use crate::{
-    history_shard::{HistoryShard, Place},
+    history_shard::{HistoryShard, Over, Place},
     leaf::{Entry, Leaf, LeafKey},
     unfolded::Unfolded,
 };
@@ -221,7 +221,7 @@ impl Shards {
     }
     /// A durable transaction says something of a shard's history that is not in its row: an entry that was not there before, or stands
     /// elsewhere.
-    pub fn put_history(&mut self, key: ShardKey, number: u64, entries: impl IntoIterator<Item = (Place, Entry, bool)>) {
+    pub fn put_history(&mut self, key: ShardKey, number: u64, entries: impl IntoIterator<Item = (Place, Entry, Over)>) {
         let shard = self.history.entry(key).or_default();
         if shard.since().is_none() {
             self.queue.insert((number, (key, Part::History)));

@@ -22,6 +22,7 @@ use crate::{
     deltas::{Delta, WHOLE_FROM_BLOCKS},
     disk_group::Inner,
     error::{StoreError, StoreErrorKind, damaged},
+    history_shard::Over,
     index::Below,
     leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, is_place},
     map::Map,
@@ -218,13 +219,26 @@ impl Transaction {
             return false;
         }
         let hole = Entry { slot: HOLE_SLOT, crc: 0, row_check: 0, op: OpId::ZERO };
-        self.changes.history.push((component.id, (block, generation), old.unwrap_or(hole), true));
+        self.changes.history.push((component.id, (block, generation), old.unwrap_or(hole), Over::Nothing));
         true
     }
     /// An entry of history stands elsewhere from now on.
     pub fn move_history(&mut self, component: &Component, at: HistoryAt, entry: Entry, from: u64) {
         self.drop_slot(component.device, from);
-        self.changes.history.push((component.id, at, entry, false));
+        self.changes.history.push((component.id, at, entry, Over::Alike));
+    }
+    /// Another copy of the component tells what a block held at a cut. What history has of it by itself, `old`, is given up.
+    pub fn fill_history(&mut self, component: &Component, at: HistoryAt, entry: Entry, old: Option<Entry>) {
+        let is_hole = |entry: &Entry| entry.slot == HOLE_SLOT;
+        let over = match old {
+            None => Over::Nothing,
+            Some(old) if is_hole(&old) == is_hole(&entry) => Over::Alike,
+            Some(_) => Over::Unlike,
+        };
+        self.add_slot(component.device, entry.slot);
+        old.into_iter().for_each(|old| self.drop_slot(component.device, old.slot));
+        let entry = as_kept(Some(entry)).expect("it is one");
+        self.changes.history.push((component.id, at, entry, over));
     }
     fn entry_changed(
         &mut self,
@@ -632,18 +646,18 @@ fn component_row(component: &Component) -> ComponentRow {
 }
 
 /// A block has history from now on.
-fn take_history(state: &mut State, (id, at, entry, is_new): (ComponentId, HistoryAt, Entry, bool), number: u64) {
+fn take_history(state: &mut State, (id, at, entry, over): (ComponentId, HistoryAt, Entry, Over), number: u64) {
     let (block, generation) = at;
     let key = shard_of((id, block / LEAF_BLOCKS));
     let place = ((block % SHARD_BLOCKS) as u16, generation);
     let pages = state.map.pages_mut().expect("it stays in pages");
-    pages.shards.put_history(key, number, [(place, entry, is_new)]);
-    if is_new {
+    pages.shards.put_history(key, number, [(place, entry, over)]);
+    if over != Over::Alike {
         state.components.change(&mut state.tier, id, |c, records| {
             let Component { extents, base, cuts, history_blocks, .. } = c;
             let range = BlockRange::new(block, 1);
             extents.rebase(range, (base, cuts), records, |_, cuts| cuts.note(generation, range));
-            *history_blocks += u64::from(entry.slot != HOLE_SLOT);
+            *history_blocks = history_blocks.checked_add_signed(over.blocks_more(&entry)).expect("it was counted");
         });
     }
 }

@@ -21,6 +21,7 @@ fn config(layout: Layout, size_bytes: u64) -> ObjectConfig {
         members: Vec::new(),
         decided: OpId::ZERO,
         deleted: false,
+        past: None,
     }
 }
 

@@ -59,6 +59,7 @@ pub(crate) fn config(members: Vec<Member>) -> ObjectConfig {
         members,
         decided: OpId::ZERO,
         deleted: false,
+        past: None,
     }
 }
 

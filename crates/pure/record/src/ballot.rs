@@ -70,6 +70,7 @@ pub(crate) mod tests {
             members,
             decided: OpId::ZERO,
             deleted: false,
+            past: None,
         }
     }
 

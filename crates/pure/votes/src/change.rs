@@ -9,7 +9,7 @@ use std::{
 };
 
 use cairn_geometry::{grown, moving_at, sets};
-use cairn_types::{ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex, Role};
+use cairn_types::{ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex, Role, Snapshot};
 
 /// How a change has to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,6 +44,9 @@ pub enum IllegalChange {
     Undecided,
     /// A disk keeps its addresses: none goes away, and each stays with its replica set.
     Addresses,
+    /// A snapshot stays as it was taken; a new one is the newest, and all that it has is decided. While a disk has any, no part of it goes over
+    /// to another layout, as its history would stay behind.
+    Snapshots,
 }
 
 impl fmt::Display for IllegalChange {
@@ -59,6 +62,7 @@ impl fmt::Display for IllegalChange {
             }
             Self::Undecided => f.write_str("decided operations would be undecided"),
             Self::Addresses => f.write_str("the object would be smaller, or its blocks would be elsewhere"),
+            Self::Snapshots => f.write_str("a snapshot would be another one, or its history would stay behind"),
         }
     }
 }
@@ -86,6 +90,9 @@ pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<Change
         return Err(IllegalChange::Undecided);
     }
     let addresses = address_change(base, config).ok_or(IllegalChange::Addresses)?;
+    if !snapshots_may_be(base, config) {
+        return Err(IllegalChange::Snapshots);
+    }
     let old_sets: BTreeSet<_> =
         base.members.iter().filter_map(Member::set).filter(|set| base.addresses.serves(*set)).collect();
     let serving: BTreeSet<_> = sets(&config.addresses, config.size_bytes).collect();
@@ -135,6 +142,19 @@ pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<Change
         }
         _ => Ok(kind),
     }
+}
+
+/// Whether a disk may have these snapshots after those.
+fn snapshots_may_be(base: &ObjectConfig, config: &ObjectConfig) -> bool {
+    let Some(past) = &config.past else { return base.past.is_none() };
+    let before = base.past.as_ref().map_or(&[][..], |past| &past.snapshots);
+    let newest = before.last().map_or(OpId::ZERO, |newest| newest.cut);
+    let stays = |snapshot: &Snapshot| match before.iter().find(|known| known.id == snapshot.id) {
+        Some(known) => known == snapshot,
+        None => newest <= snapshot.cut && snapshot.cut <= config.decided && snapshot.size_bytes == config.size_bytes,
+    };
+    let is_held = config.addresses.moving().is_none() || past.snapshots.is_empty();
+    past.is_sound() && is_held && past.snapshots.iter().all(stays)
 }
 
 /// What becomes of a disk's addresses.

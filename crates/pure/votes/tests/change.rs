@@ -131,6 +131,7 @@ fn base() -> impl Strategy<Value = ObjectConfig> {
                 members: (0..sets).flat_map(copies).collect(),
                 decided: OpId::ZERO,
                 deleted: false,
+                past: None,
             }
         },
     )

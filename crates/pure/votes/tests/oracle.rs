@@ -65,6 +65,7 @@ fn config(members: &[Member], redundancy: Redundancy) -> ObjectConfig {
         members: members.to_vec(),
         decided: OpId::ZERO,
         deleted: false,
+        past: None,
     }
 }
 

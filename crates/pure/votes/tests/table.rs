@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use cairn_geometry::moving_at;
 use cairn_types::{
-    ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Policy, Redundancy,
-    Role, Seat,
+    ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Past, Policy,
+    Redundancy, Role, Seat, Snapshot, SnapshotId,
 };
 use cairn_votes::{
     ChangeKind, IllegalChange, accessible, check_change, has_majority, redundancy, tolerates, votes_needed,
@@ -48,6 +49,7 @@ fn config(names: &str, votes: &str, states: &str) -> ObjectConfig {
         members: (0..names.len()).map(member).collect(),
         decided: OpId::ZERO,
         deleted: false,
+        past: None,
     }
 }
 
@@ -199,6 +201,51 @@ fn other_illegal_changes() {
     assert!(check_change(&stale(5), &stale(5)).is_ok());
     assert!(check_change(&stale(5), &stale(4)).is_ok());
     assert!(check_change(&stale(5), &stale(6)).is_err());
+}
+
+/// Goal: what a snapshot holds is decided, and stays. Method: lists that may follow one another, and those that must not.
+#[test]
+fn a_snapshot_stays_as_it_was_taken() {
+    let op = |seq| OpId { seq, ..OpId::ZERO };
+    let snapshot = |n: u64| Snapshot {
+        id: SnapshotId(n),
+        name: format!("s{n}"),
+        created_unix_ms: n,
+        size_bytes: 1 << 30,
+        cut: op(n),
+    };
+    let with = |decided, snapshots: &[Snapshot]| {
+        let past = Some(Past { snapshots: snapshots.to_vec() });
+        ObjectConfig { decided: op(decided), past, ..config("r1 r2 w", "1 1 1", "ok ok ok") }
+    };
+    let never = ObjectConfig { past: None, ..with(0, &[]) };
+    let (one, two) = (with(5, &[snapshot(3)]), with(5, &[snapshot(3), snapshot(5)]));
+    let renamed = with(5, &[Snapshot { name: "other".into(), ..snapshot(3) }]);
+    let twice = with(5, &[snapshot(3), Snapshot { id: SnapshotId(9), ..snapshot(3) }]);
+    let shorter = with(5, &[Snapshot { size_bytes: 512, ..snapshot(3) }]);
+    let rows = [
+        ("the first one", &with(5, &[]), &one, true),
+        ("before there was a past", &never, &one, true),
+        ("a second one", &one, &two, true),
+        ("one goes", &two, &with(6, &[snapshot(5)]), true),
+        ("all go", &two, &with(6, &[]), true),
+        ("with its past", &two, &ObjectConfig { past: None, ..two.clone() }, false),
+        ("not decided", &with(2, &[]), &with(2, &[snapshot(3)]), false),
+        ("before the newest", &with(9, &[snapshot(5)]), &with(9, &[snapshot(3), snapshot(5)]), false),
+        ("another name", &one, &renamed, false),
+        ("one name twice", &one, &twice, false),
+        ("of another size", &with(5, &[]), &shorter, false),
+    ];
+    for (what, base, next, is_legal) in rows {
+        let expected = if is_legal { Ok(ChangeKind::StateOnly) } else { Err(IllegalChange::Snapshots) };
+        assert_eq!(check_change(base, next), expected, "{what}");
+    }
+    // Nothing goes over to another layout while there are snapshots.
+    let (moving, sets) = moving_at(&one, 0, Redundancy::Mirror { copies: 3 }, 1);
+    for (disk, is_legal) in [(&one, false), (&with(5, &[]), true)] {
+        let begun = ObjectConfig { addresses: disk.addresses.begun(moving, sets), ..disk.clone() };
+        assert_eq!(check_change(disk, &begun) != Err(IllegalChange::Snapshots), is_legal);
+    }
 }
 
 #[test]

@@ -206,6 +206,7 @@ fn record(object: u128, text: &str, deleted: bool) -> ObjectConfig {
         }],
         decided: OpId::ZERO,
         deleted,
+        past: None,
     }
 }
 

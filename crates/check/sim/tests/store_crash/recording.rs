@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 use cairn_env::Env;
 use cairn_sim::{CrashImage, Fault, Host, Medium, World};
 use cairn_store::{DiskGroup, Needs, StoreError, StoreErrorKind, StoreStats};
-use cairn_types::{Change, HostId};
+use cairn_types::{BlockRange, Change, ComponentId, HostId};
 use futures::{channel::oneshot, future::join_all};
 
 use crate::{
@@ -132,11 +132,23 @@ async fn workload(
                 continue;
             }
             Step::Drain => group.drain().await.unwrap(),
+            Step::Fill { component, nth, range } => fill(group, component, nth, range).await,
             Step::ClearCaches => assert!(group.clear_caches(Duration::from_secs(60)).await.unwrap().clear),
             Step::Barrier => {}
         }
         join_all(in_flight.drain(..)).await;
         quiet(log, host, &mut model, &mut applied);
+    }
+}
+
+/// Gives a component what a snapshot of it views, as history: all views stay as they are.
+async fn fill(group: &Group, component: ComponentId, nth: usize, range: BlockRange) {
+    let Some(snapshot) = group.snapshots(component).get(nth).copied() else { return };
+    // Where a device has faults, some of it may not be readable.
+    let Ok(contents) = group.read_view(component, snapshot, range).await else { return };
+    let filled = group.fill_history(component, snapshot, range.first, (contents.runs, contents.data.concat().into()));
+    if let Err(error) = filled.await {
+        assert_eq!(error.kind, StoreErrorKind::NoSpace, "{error}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! The workload: operations as an owner would send them, made from a seed, a few in flight at a time.
 //!
-//! It writes, overwrites, unmaps, writes zeroes, copies, undoes, settles, keeps records, takes and deletes snapshots, makes and deletes components. Now and
-//! then it waits until the group is drained. Devices are so small that destage and cleaning never rest.
+//! It writes, overwrites, unmaps, writes zeroes, copies, undoes, settles, keeps records, takes and deletes snapshots, brings their history, makes and
+//! deletes components. Now and then it waits until the group is drained. Devices are so small that destage and cleaning never rest.
 
 use std::collections::BTreeMap;
 
@@ -29,6 +29,12 @@ pub enum Step {
     Barrier,
     Drain,
     ClearCaches,
+    /// Another copy brings what this one has already, of one of its snapshots.
+    Fill {
+        component: ComponentId,
+        nth: usize,
+        range: BlockRange,
+    },
 }
 
 pub fn op(seq: u64) -> OpId {
@@ -194,6 +200,13 @@ impl Script {
         self.barrier();
     }
 
+    /// Brings history: nothing is under way.
+    fn fill(&mut self, component: ComponentId) {
+        self.barrier();
+        let (nth, range) = (self.rng.below(SNAPSHOTS as u64) as usize, self.range());
+        self.steps.push(Step::Fill { component, nth, range });
+    }
+
     fn barrier(&mut self) {
         self.copies.clear();
         self.writes.clear();
@@ -232,7 +245,8 @@ impl Script {
             0..50 => self.write(component),
             50..58 => self.zero(component),
             // What a copy replaces is no history: an owner brings that along, which this script does not.
-            58..63 if self.has_snapshots(component) => self.write(component),
+            58..60 if self.has_snapshots(component) => self.write(component),
+            60..63 if self.has_snapshots(component) => self.fill(component),
             58..63 => self.copy(component),
             63..69 => self.undo(component),
             69..80 => self.settle(component),

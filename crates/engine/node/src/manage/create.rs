@@ -108,6 +108,7 @@ impl<E: Env> Node<E> {
             members: placement.members,
             decided: OpId::ZERO,
             deleted: false,
+            past: None,
         };
         let demand = demand_of(&config, &config.policy, config.size_bytes, config.members.iter());
         self.leave_reserve(&format!("disk {}", config.name), demand)?;

@@ -138,6 +138,7 @@ pub(crate) fn accepted(csn: u64, members: u128) -> Accepted {
         members: (1..=members).map(member).collect(),
         decided: OpId::ZERO,
         deleted: false,
+        past: None,
     };
     Accepted { epoch: Epoch { number: 1, ..Epoch::default() }, csn: Csn(csn), base: None, config }
 }

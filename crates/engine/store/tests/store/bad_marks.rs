@@ -5,10 +5,11 @@ use std::{collections::BTreeSet, ops::Range};
 use cairn_format::crc32c;
 use cairn_sim::{Fault, SimDisk};
 use cairn_store::{DiskGroup, Needs, OpenOptions, StoreErrorKind};
-use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId, Run};
+use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId, ComponentOp, Run, SnapshotId};
 
 use crate::support::{
-    Group, LOG_OFFSET, Rig, SEGMENTS_OFFSET, copy, create, data, kind, open_options, run_of, settle, undo, write, zero,
+    Group, LOG_OFFSET, Rig, SEGMENTS_OFFSET, copy, create, data, kind, op, open_options, run_of, settle, undo, write,
+    zero,
 };
 
 const PAGE: u64 = BLOCK_BYTES as u64;
@@ -65,6 +66,42 @@ fn write_beside(rig: &Rig, group: &Group, ops: Range<u64>) {
         }
     }
     rig.drain(group);
+}
+
+/// Goal: a view tells marks as the present does, with their checksums. Method: marks that come with a copy, a snapshot of them, a write over one; in the
+/// log and destaged, and the same brought as history.
+#[test]
+fn a_view_tells_of_marks() {
+    let rig = Rig::new(97, 12);
+    let mut group = open(&rig, Needs::ALL);
+    rig.append(&group, create(1, 200, 0)).unwrap();
+    rig.append(&group, copy(1, 2, 1, 2, vec![run_of(2, 2), marks(&[70, 71])])).unwrap();
+    let (component, snapshot, range) = (ComponentId(1), SnapshotId(9), BlockRange::new(2, 4));
+    let cuts = ComponentOp::Cuts { at: op(3), settled: op(2), cuts: vec![(snapshot, op(2))] };
+    rig.append(&group, cuts.on(component)).unwrap();
+    rig.append(&group, write(1, 4, 3, 4, 1)).unwrap();
+    for round in 0..4 {
+        let bad = kind(rig.run(group.read_view(component, snapshot, range)));
+        assert_eq!(bad, StoreErrorKind::BadBlock { component, blocks: vec![4, 5] }, "round {round}");
+        let told = rig.run(group.read_view_marked(component, snapshot, range)).expect("marks are an answer");
+        let of_marks = |run: &Run| if let Run::Bad { crcs } = run { crcs.to_vec() } else { Vec::new() };
+        let crcs: Vec<u32> = told.runs.iter().flat_map(of_marks).collect();
+        assert_eq!(crcs, [70, 71], "round {round}");
+        match round {
+            0 => rig.drain(&group),
+            1 => {
+                let brought = (told.runs, told.data.concat().into());
+                rig.run(group.fill_history(component, snapshot, range.first, brought)).unwrap();
+            }
+            _ => group = reopened(&rig, group),
+        }
+        rig.check(&group);
+    }
+}
+
+fn reopened(rig: &Rig, group: Group) -> Group {
+    rig.close(group);
+    open(rig, Needs::ALL)
 }
 
 /// Goal: M1, M2. Method: marks come with a copy; the group is opened anew while they are in the log, destaged unsettled, settled, folded,

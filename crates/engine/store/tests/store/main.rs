@@ -11,6 +11,7 @@ mod faults;
 mod fill;
 mod full;
 mod grow;
+mod history_fill;
 mod latencies;
 mod map;
 mod old_rows;

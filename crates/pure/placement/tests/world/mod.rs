@@ -60,6 +60,7 @@ pub fn config(placement: &Placement, policy: &Policy, size_bytes: u64) -> Object
         members: placement.members.clone(),
         decided: OpId::ZERO,
         deleted: false,
+        past: None,
     }
 }
 

@@ -53,6 +53,7 @@ pub fn config_of(picture: &str) -> ObjectConfig {
         members: picture.split_whitespace().map(member_of).collect(),
         decided: OpId::ZERO,
         deleted: false,
+        past: None,
     }
 }
 

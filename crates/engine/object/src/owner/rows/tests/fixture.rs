@@ -100,6 +100,7 @@ fn config(env: &SimEnv, shape: Shape, away: &[usize]) -> ObjectConfig {
         members: (0..sets).flat_map(|set| (0..shape.members()).map(move |n| member(set, n))).collect(),
         decided: OpId::ZERO,
         deleted: false,
+        past: None,
     }
 }
 

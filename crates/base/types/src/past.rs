@@ -1,0 +1,60 @@
+//! The snapshots of a disk, as its record has them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{OpId, SnapshotId};
+
+/// Snapshots that a disk has, at most.
+pub const SNAPSHOTS_MAX: usize = 256;
+/// Bytes of a snapshot's name, at most.
+pub const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
+
+/// A moment of a disk that can still be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// Its id, never reused.
+    pub id: SnapshotId,
+    /// The name that administrators gave it: no other one of the disk has it.
+    pub name: String,
+    /// When it was taken, by the clock of the owner's host.
+    pub created_unix_ms: u64,
+    /// Bytes of the disk then.
+    pub size_bytes: u64,
+    /// It has all operations up to this one, and nothing later.
+    pub cut: OpId,
+}
+
+/// What is kept of a disk's past.
+///
+/// A disk that never had a snapshot has none. One that has it once keeps it, without snapshots too: its components may have cuts that no record
+/// names, of a snapshot that came to nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Past {
+    /// In the order of their cuts.
+    pub snapshots: Vec<Snapshot>,
+}
+
+impl Past {
+    /// The snapshot of this id.
+    pub fn snapshot(&self, id: SnapshotId) -> Option<&Snapshot> {
+        self.snapshots.iter().find(|snapshot| snapshot.id == id)
+    }
+    /// The snapshot of this name.
+    pub fn named(&self, name: &str) -> Option<&Snapshot> {
+        self.snapshots.iter().find(|snapshot| snapshot.name == name)
+    }
+    /// The cuts that each component is to have.
+    pub fn cuts(&self) -> Vec<(SnapshotId, OpId)> {
+        self.snapshots.iter().map(|snapshot| (snapshot.id, snapshot.cut)).collect()
+    }
+    /// Whether it can be so: in order, each once, no more than there may be.
+    pub fn is_sound(&self) -> bool {
+        let all = &self.snapshots;
+        let alone = |n: usize| all[..n].iter().all(|other| other.id != all[n].id && other.name != all[n].name);
+        let fits = |snapshot: &Snapshot| (1..=SNAPSHOT_NAME_BYTES_MAX).contains(&snapshot.name.len());
+        all.len() <= SNAPSHOTS_MAX
+            && all.windows(2).all(|pair| pair[0].cut <= pair[1].cut)
+            && (0..all.len()).all(alone)
+            && all.iter().all(fits)
+    }
+}
