@@ -165,6 +165,10 @@ impl<E: Env> Inner<E> {
         if taken.is_empty() {
             return Ok(());
         }
+        if !self.state.borrow().admission.fills.is_empty() {
+            // For the next turn of the task, which would rest before it otherwise.
+            self.destager.raise();
+        }
         let done = self.take_over(&taken).await;
         let answer = done.as_ref().map_or_else(|error| Err(error.clone()), Clone::clone);
         let mut state = self.state.borrow_mut();
@@ -213,7 +217,8 @@ impl<E: Env> Inner<E> {
         transaction.ends(ticket);
         let answer = match slots {
             Some(slots) => self.plan_fills(fills, slots, &mut transaction).await,
-            None => Err(no_space(blocks.len() as u64, 0)),
+            // None were written where the device failed: its components are lost.
+            None => self.state.borrow().components.not_lost(id).and(Err(no_space(blocks.len() as u64, 0))),
         };
         // Where it comes to nothing, what was folded is taken over all the same.
         self.commit(transaction).await?;
