@@ -3,7 +3,7 @@
 #
 # Promises  the previous release is built from its tag, in target/previous; nothing else is touched
 # Usage     scripts/test-upgrade.sh
-#           CAIRN_PREVIOUS=COMMIT     what the previous release is built from (v0.2.0)
+#           CAIRN_PREVIOUS=COMMIT     what the previous release is built from (v0.3.0)
 #           CAIRN_PREVIOUS_BIN=FOLDER its programs, where they are built already
 #           CAIRN_E2E_SECONDS=N       how long the load lasts, at least (300)
 set -euo pipefail
@@ -12,7 +12,7 @@ export PATH=$HOME/.cargo/bin:$PATH
 cargo=${CARGO:-cargo} target=${CARGO_TARGET_DIR:-target}
 export CAIRN_E2E_SECONDS=${CAIRN_E2E_SECONDS:-300}
 
-previous=${CAIRN_PREVIOUS:-v0.2.0}
+previous=${CAIRN_PREVIOUS:-v0.3.0}
 if [[ -z ${CAIRN_PREVIOUS_BIN:-} ]]; then
     source=target/previous/source
     rm -rf "$source"

@@ -58,6 +58,9 @@ pub enum Noun {
     /// Virtual disks
     #[command(subcommand)]
     Disk(Disk),
+    /// Snapshots of disks: moments that can be read
+    #[command(subcommand)]
+    Snapshot(Snapshot),
     /// Who has which disk open
     #[command(subcommand)]
     Session(Session),
@@ -182,6 +185,35 @@ pub enum WhatIf {
         /// Size of each capacity device
         #[arg(long, value_name = "SIZE", value_parser = size)]
         device_size: u64,
+    },
+}
+
+/// Snapshots of disks.
+#[derive(Debug, Subcommand)]
+pub enum Snapshot {
+    /// The snapshots of a disk, the oldest first
+    List {
+        /// The disk, by name or id
+        disk: String,
+    },
+    /// Take a snapshot: of several disks at one moment, or of none of them
+    ///
+    /// It has every change that was answered before. Guests wait for some milliseconds, and nothing is copied. A file system in use is
+    /// as after a power cut then: sync or freeze it first where that matters. It is read as DISK@NAME, at every door.
+    Create {
+        /// Its name
+        name: String,
+        /// The disks, by name or id
+        #[arg(required = true, value_name = "DISK")]
+        disks: Vec<String>,
+    },
+    /// Delete a snapshot; its space comes back afterwards
+    Delete {
+        /// DISK@NAME
+        snapshot: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
     },
 }
 

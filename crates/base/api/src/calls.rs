@@ -134,6 +134,16 @@ macro_rules! management_calls {
             get "/api/v1/disks/{disk}/record" 200 viewer "disk"
             fn disk_record[disk: String]() -> $crate::v1::ObjectRecord;
 
+            /// The snapshots of a disk, the oldest first.
+            get "/api/v1/disks/{disk}/snapshots" 200 viewer "snapshot"
+            fn snapshot_list[disk: String]() -> Vec<$crate::v1::Snapshot>;
+            /// Takes a snapshot of disks, all at one moment, or of none of them. Guests wait for some milliseconds.
+            post "/api/v1/snapshots" 201 operator "snapshot"
+            fn snapshot_create[](request: $crate::v1::SnapshotCreate) -> Vec<$crate::v1::Snapshot>;
+            /// Deletes a snapshot, DISK@NAME. Returns when it is decided; space comes back afterwards.
+            delete "/api/v1/snapshots/{snapshot}" 204 operator "snapshot"
+            fn snapshot_delete[snapshot: String]() -> ();
+
             /// Who has which disk open, through which host and front end, and since when.
             get "/api/v1/sessions" 200 viewer "disk"
             fn session_list[]() -> $crate::v1::Sessions;

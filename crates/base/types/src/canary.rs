@@ -53,6 +53,10 @@ pub enum Canary {
     RegionForgotten,
     /// A component is active before operations begun meanwhile have reached it.
     NoBarrier,
+    /// A snapshot counts as taken though a copy in sync has not made the cut.
+    CutMissed,
+    /// A copy that is filled is not brought what the disk held at its snapshots.
+    HistoryForgotten,
     /// Half of the votes count as a majority.
     HalfIsMajority,
     /// After an owner's death whatever any copy holds stands where it is.

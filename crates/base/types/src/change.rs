@@ -221,6 +221,11 @@ impl ComponentOp {
         matches!(self, Self::Apply { blocks, .. } if blocks.has_rows())
     }
 
+    /// Whether it is one that only hosts with snapshots know.
+    pub fn has_cuts(&self) -> bool {
+        matches!(self, Self::Cuts { .. })
+    }
+
     /// The operation on this component, for one that has no data.
     pub fn on(self, component: ComponentId) -> Change {
         Change::Component { component, op: self, data: Bytes::new() }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct Level(pub u32);
 
 /// Levels, each with the first release that speaks it. The first one is that of clusters whose directory names none.
-const FIRST_BUILDS: [(Level, &str); 2] = [(Level::FIRST, "0.2.0"), (Level(13), "0.3.0")];
+const FIRST_BUILDS: [(Level, &str); 3] = [(Level::FIRST, "0.2.0"), (Level(13), "0.3.0"), (Level(14), "0.4.0")];
 
 impl Level {
     /// That of release 0.2.0, which knows of no levels: a cluster without an entry in its directory is at this one.
@@ -109,11 +109,13 @@ pub enum Feature {
     ErasureCoding,
     /// See [`Feature::sentence`].
     Conversion,
+    /// See [`Feature::sentence`].
+    Snapshots,
 }
 
 impl Feature {
     /// All of them, in the order in which they came.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::HeartbeatFacts,
         Self::MapPages,
         Self::Moves,
@@ -122,6 +124,7 @@ impl Feature {
         Self::CompareCopies,
         Self::ErasureCoding,
         Self::Conversion,
+        Self::Snapshots,
     ];
 
     /// As people read it.
@@ -135,6 +138,7 @@ impl Feature {
             Self::CompareCopies => "compare-copies",
             Self::ErasureCoding => "erasure-coding",
             Self::Conversion => "conversion",
+            Self::Snapshots => "snapshots",
         }
     }
 
@@ -149,6 +153,7 @@ impl Feature {
             | Self::CompareCopies
             | Self::ErasureCoding
             | Self::Conversion => Level(13),
+            Self::Snapshots => Level(14),
         }
     }
 
@@ -186,6 +191,10 @@ impl Feature {
             Self::Conversion => {
                 "a disk in use goes over to a policy with another layout, from copies to rows, from rows to copies, or to more stripes: older builds do not \
                  read the record of such a disk"
+            }
+            Self::Snapshots => {
+                "disks have snapshots: moments that can be read, and gone back to; older builds read neither the record of such a disk nor the disk groups \
+                 that keep what it held"
             }
         }
     }

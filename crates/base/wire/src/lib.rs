@@ -19,7 +19,7 @@ mod record;
 pub use facts::Facts;
 pub use io::{AllocatedPiece, GuestRequest, Target};
 pub use manage::{Api, HostAnswer, HostCommand, ObjectStatus, OwnerCommand, ResyncStatus};
-pub use message::{Answer, Message, ReadBy, Refusal, Request, Verified, VerifyBy};
+pub use message::{Answer, Message, ReadBy, Refusal, Request, Verified, VerifyBy, ViewAsk};
 pub use peer::{DiskGroupSummary, Heartbeat, HeartbeatAnswer, HostSummary, Listed, PeerSession};
 pub use record::{ComponentAnswer, SeizeAnswer};
 
@@ -34,8 +34,8 @@ use cairn_types::Speaks;
 /// write. 8: hosts tell their clock of the day, and records have no time of an absence. 9: one request carries
 /// every operation on a component. 10: heartbeats tell the room of each capacity device, policies have a limit of
 /// bytes per second. 11: heartbeats tell how fast resyncs may go beside a host's guests, and reads for a resync say so.
-/// 12: management work has types of its own. 13: heartbeats carry facts; versions are ranges from here on.
-pub const SPEAKS: Speaks = Speaks::of(12, 13);
+/// 12: management work has types of its own. 13: heartbeats carry facts; versions are ranges from here on. 14: snapshots.
+pub const SPEAKS: Speaks = Speaks::of(12, 14);
 
 /// Bytes of a body, at most: a record of a 62 TiB disk (250 chunks x 4 copies x ~100 B) takes some 100 KiB.
 pub const BODY_BYTES_MAX: usize = 4 << 20;

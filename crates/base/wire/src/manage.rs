@@ -5,7 +5,9 @@
 //! Not here    who may ask for it (`api`), the deeds themselves (`object`, `node`)
 
 use cairn_api::{ApiError, v1};
-use cairn_types::{BlockRange, ComponentId, DeviceId, DiskGroupId, Epoch, HostId, ObjectConfig, ObjectId, Policy};
+use cairn_types::{
+    BlockRange, ComponentId, DeviceId, DiskGroupId, Epoch, HostId, ObjectConfig, ObjectId, Policy, SnapshotId,
+};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
 /// A command to the owner of an object.
@@ -54,6 +56,46 @@ pub enum OwnerCommand {
         /// Its bad blocks.
         ranges: Vec<BlockRange>,
     },
+    /// Take a snapshot. Sent from `Feature::Snapshots` on, as all that follow.
+    TakeSnapshot {
+        /// Its id: one that was taken by it is not taken again.
+        id: SnapshotId,
+        /// Its name.
+        name: String,
+        /// When it was asked for, by the clock of the day.
+        created_unix_ms: u64,
+        /// Changes must have been held all the time since [`Self::Hold`] with this number: so it is of the same moment as those of other disks.
+        held: Option<u64>,
+    },
+    /// Let no change begin until a snapshot was taken with this number, for so long at most; answered when nothing is under way.
+    Hold {
+        /// Any number.
+        number: u64,
+        /// Guests wait no longer than this.
+        for_ms: u32,
+    },
+    /// Delete a snapshot. It is no error where there is none.
+    DeleteSnapshot {
+        /// Which.
+        id: SnapshotId,
+    },
+}
+
+impl OwnerCommand {
+    /// Whether only hosts with snapshots know it.
+    pub fn is_of_snapshots(&self) -> bool {
+        match self {
+            Self::TakeSnapshot { .. } | Self::Hold { .. } | Self::DeleteSnapshot { .. } => true,
+            Self::Status
+            | Self::Grow { .. }
+            | Self::Limit { .. }
+            | Self::Delete
+            | Self::Degrade { .. }
+            | Self::Policy { .. }
+            | Self::Move { .. }
+            | Self::Repair { .. } => false,
+        }
+    }
 }
 
 /// An object as its owner sees it.

@@ -2,7 +2,7 @@
 
 use cairn_types::{
     Accepted, BlockRange, BlockStates, ClientTag, ComponentId, ComponentOp, Csn, DiskGroupId, Epoch, Feature, HostId,
-    Level, ObjectId, OpId, RegionIndex, Run,
+    Level, ObjectId, OpId, RegionIndex, Run, SnapshotId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -75,6 +75,16 @@ impl Message {
             Self::Answer { answer: Ok(Answer::Data { runs }), .. } if runs.iter().any(Run::is_bad) => {
                 Feature::BadMarks.since()
             }
+            Self::Request { request: Request::Change { op, .. }, .. } if op.has_cuts() => Feature::Snapshots.since(),
+            Self::Request {
+                request:
+                    Request::View { .. } | Request::ReadAt { .. } | Request::History { .. } | Request::FillHistory { .. },
+                ..
+            }
+            | Self::Answer { answer: Ok(Answer::Changed(_)), .. } => Feature::Snapshots.since(),
+            Self::Request { request: Request::Manage { command, .. }, .. } if command.is_of_snapshots() => {
+                Feature::Snapshots.since()
+            }
             Self::Request { request: Request::Verify { .. } | Request::Compared { .. }, .. }
             | Self::Answer { answer: Ok(Answer::Verified(_)), .. } => Feature::CompareCopies.since(),
             Self::Request { .. }
@@ -115,6 +125,17 @@ pub enum Verified {
     Digests(Vec<u64>),
     /// By block.
     Blocks(BlockStates),
+}
+
+/// What is asked of a component's view at a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ViewAsk {
+    /// Its blocks.
+    Read,
+    /// Which of them were allocated.
+    Allocated,
+    /// Which of them may differ from those at a later snapshot.
+    ChangedUpTo(SnapshotId),
 }
 
 /// What may be asked.
@@ -285,6 +306,51 @@ pub enum Request {
         /// What.
         op: ComponentOp,
     },
+    /// Look at what a component held at a snapshot. Nobody's epoch is asked for, as that does not change: the seat answers where its own record
+    /// says that the component has it. Sent from [`Feature::Snapshots`] on, as all that follow.
+    View {
+        /// The seat's disk group.
+        disk_group: DiskGroupId,
+        /// The component.
+        component: ComponentId,
+        /// Which snapshot.
+        snapshot: SnapshotId,
+        /// Component-relative.
+        range: BlockRange,
+        /// What of it.
+        ask: ViewAsk,
+    },
+    /// Read what a component held at a snapshot, for a copy that is filled.
+    ReadAt {
+        /// The component.
+        to: Target,
+        /// Which snapshot.
+        snapshot: SnapshotId,
+        /// Component-relative.
+        range: BlockRange,
+        /// Whether what cannot be read is answered as marks.
+        marks: bool,
+    },
+    /// Which blocks may have changed from each of these snapshots to the next, and from the last to now.
+    History {
+        /// The component.
+        to: Target,
+        /// Which, in the order of their cuts.
+        snapshots: Vec<SnapshotId>,
+        /// Component-relative.
+        range: BlockRange,
+    },
+    /// Take over what another copy held at a snapshot; the payload has the blocks.
+    FillHistory {
+        /// The component.
+        to: Target,
+        /// Which snapshot.
+        snapshot: SnapshotId,
+        /// The first block.
+        first_block: u64,
+        /// What the source held from there on.
+        runs: Vec<Run>,
+    },
 }
 
 /// What is answered.
@@ -324,6 +390,8 @@ pub enum Answer {
     Status(Box<ObjectStatus>),
     /// To Verify.
     Verified(Verified),
+    /// To History, for each snapshot; to a view, one list: blocks that may have changed, ascending.
+    Changed(Vec<Vec<BlockRange>>),
 }
 
 /// Why a request was not carried out. It left no trace.

@@ -83,7 +83,7 @@ impl Cluster {
     }
 
     /// This host, or the next one that is up.
-    fn up_from(&self, host: usize) -> Result<usize, String> {
+    pub(crate) fn up_from(&self, host: usize) -> Result<usize, String> {
         let hosts = self.members.len();
         let up = (0..hosts).map(|n| (host + n) % hosts).find(|n| self.node(*n).is_some());
         up.ok_or_else(|| "all hosts are down".to_owned())

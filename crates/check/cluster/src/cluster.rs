@@ -33,6 +33,7 @@ use crate::{
     options::{CLUSTER, node_options},
     release::Release,
     shape::{DiskShape, Shape},
+    snapshots::Snapshots,
 };
 
 pub use crate::{
@@ -214,7 +215,7 @@ impl Machine {
             let copy = saved.borrow().copy.clone();
             let copy = copy.map_or_else(
                 || LocalCopy::empty(CLUSTER),
-                |json| LocalCopy::from_json(&release.get().read(json), CLUSTER).expect("our own copy loads"),
+                |json| LocalCopy::from_json(&json, CLUSTER).expect("our own copy loads"),
             );
             let groups = saved.borrow().groups.clone();
             let (name, hosts) = (host.name().to_owned(), hosts.clone());
@@ -259,7 +260,7 @@ impl Member {
     /// From its next process on it runs this release; call it just before that one starts.
     pub fn set_release(&self, release: Release) {
         self.release.set(release);
-        release.install(&self.host, &self.way);
+        release.install(&self.host);
     }
 }
 
@@ -283,6 +284,8 @@ pub struct Cluster {
     pub members: Rc<Vec<Member>>,
     /// Disks beside those of the shape that may be there.
     pub extra_disks: Rc<RefCell<BTreeSet<String>>>,
+    /// Snapshots that were taken, and what they hold.
+    pub snapshots: Rc<Snapshots>,
     /// Hosts that were forgotten, whether or not they were taken in again.
     pub forgotten: Rc<RefCell<BTreeSet<usize>>>,
     /// The block of every disk whose story is told (`CAIRN_SIM_WATCH`).
@@ -340,6 +343,7 @@ impl Cluster {
             log,
             members: Rc::new(members),
             extra_disks: Rc::default(),
+            snapshots: Rc::default(),
             forgotten: Rc::default(),
             watched: Rc::new(Cell::new(std::env::var("CAIRN_SIM_WATCH").ok().and_then(|text| text.parse().ok()))),
             models: Rc::default(),
@@ -651,6 +655,12 @@ impl Cluster {
             self.log.add(text.clone());
             self.seen.borrow_mut().violations.push(text);
         }
+    }
+
+    /// Something broke a promise.
+    pub fn violated(&self, what: String) {
+        self.log.add(format!("FAILURE: {what}"));
+        self.seen.borrow_mut().violations.push(what);
     }
 
     /// What broke an invariant, as seen from outside.

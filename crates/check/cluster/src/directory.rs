@@ -10,8 +10,7 @@ use std::sync::{
 };
 
 use cairn_directory::{
-    BoxFuture, Directory, DirectoryError, Gate, Health, Key, Kind, Listing, Revision, Scope, Stored, Txn, Watch,
-    WatchItem,
+    BoxFuture, Directory, DirectoryError, Gate, Health, Key, Listing, Revision, Scope, Stored, Txn, Watch, WatchItem,
 };
 use futures::{FutureExt as _, StreamExt as _, channel::oneshot};
 
@@ -27,8 +26,6 @@ pub struct TroubledWay {
     changes_left: AtomicU64,
     /// The next watch begins with a gap.
     gap: AtomicBool,
-    /// The host's build does not know of levels: it passes their entry over, as release 0.2.0 does.
-    before_levels: AtomicBool,
     calls: AtomicU64,
     waiting: Mutex<Waiting>,
 }
@@ -47,7 +44,6 @@ pub fn way_to(directory: Arc<dyn Directory>) -> (Arc<Gate>, Arc<TroubledWay>) {
         answers_lost: AtomicBool::new(false),
         changes_left: AtomicU64::new(u64::MAX),
         gap: AtomicBool::new(false),
-        before_levels: AtomicBool::new(false),
         calls: AtomicU64::new(0),
         waiting: Mutex::default(),
     });
@@ -84,16 +80,6 @@ impl TroubledWay {
         self.gap.store(true, Ordering::Relaxed);
     }
 
-    /// From now on the host's build knows of levels, or does not.
-    pub fn set_before_levels(&self, before: bool) {
-        self.before_levels.store(before, Ordering::Relaxed);
-    }
-
-    /// Whether the host's build reads keys of this kind.
-    fn knows(&self, key: &Key) -> bool {
-        key.kind() != Kind::Level || !self.before_levels.load(Ordering::Relaxed)
-    }
-
     /// All is well again.
     pub fn heal(&self) {
         self.set_slow(false);
@@ -125,7 +111,7 @@ impl Directory for TroubledWay {
     fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Stored>, DirectoryError>> {
         async move {
             self.pass().await;
-            Ok(self.inner.get(key).await?.filter(|_| self.knows(key)))
+            self.inner.get(key).await
         }
         .boxed()
     }
@@ -133,9 +119,7 @@ impl Directory for TroubledWay {
     fn list(&self, scope: Scope) -> BoxFuture<'_, Result<Listing, DirectoryError>> {
         async move {
             self.pass().await;
-            let mut listing = self.inner.list(scope).await?;
-            listing.entries.retain(|(key, _)| self.knows(key));
-            Ok(listing)
+            self.inner.list(scope).await
         }
         .boxed()
     }
@@ -169,19 +153,7 @@ impl Directory for TroubledWay {
             if self.gap.swap(false, Ordering::Relaxed) {
                 return Ok(futures::stream::iter([Ok(WatchItem::Gap)]).boxed());
             }
-            let before_levels = self.before_levels.load(Ordering::Relaxed);
-            let known = move |item: &mut Result<WatchItem, DirectoryError>| {
-                if let Ok(WatchItem::Changes(changes)) = item {
-                    changes.changes.retain(|change| change.key.kind() != Kind::Level || !before_levels);
-                }
-            };
-            let watch = self.inner.watch(after).await?;
-            Ok(watch
-                .map(move |mut item| {
-                    known(&mut item);
-                    item
-                })
-                .boxed())
+            self.inner.watch(after).await
         }
         .boxed()
     }

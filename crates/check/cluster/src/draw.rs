@@ -131,6 +131,23 @@ pub(crate) fn layouts(rng: &mut Rng, shape: &Shape, menu: Menu, spare_host: bool
     events
 }
 
+/// In one run of two up to six snapshots are taken, some of all disks together; most are deleted while the run lasts. What spoils more than disks
+/// survive is left as it is: nothing is promised of them there.
+pub(crate) fn snapshots(rng: &mut Rng, shape: &Shape, menu: Menu, ends_ms: u64) -> Vec<Event> {
+    if menu == Menu::Beyond || !rng.one_in(2) {
+        return Vec::new();
+    }
+    let times = rng.between(1, 6);
+    let one = |_| {
+        let host = rng.below(shape.hosts as u64) as usize;
+        let disk = rng.below(shape.disks.len() as u64) as usize;
+        let (at_ms, for_ms) = (rng.below(ends_ms + 1), rng.between(100, 20_000));
+        let (all, stays) = (rng.one_in(4), rng.one_in(3));
+        Event { at_ms, for_ms, what: What::Snapshot { disk, host, all, stays } }
+    };
+    (0..times).map(one).collect()
+}
+
 /// Strips of data of the widest rows that a disk goes over to.
 const DATA_STRIPS_MAX: u64 = 4;
 

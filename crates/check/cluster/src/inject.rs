@@ -17,6 +17,7 @@ use crate::{
     membership,
     plan::Plan,
     shape::Shape,
+    snapshots,
 };
 
 /// How long a moment is waited for.
@@ -112,6 +113,9 @@ pub async fn one(cluster: &Cluster, event: Event) {
         | What::Layout { .. }
         | What::Move { .. } => {
             moved(cluster, what, lasts).await;
+        }
+        What::Snapshot { disk, host, all, stays } => {
+            snapshots::live(cluster, (*disk, *all), *host, (ms(event.for_ms), *stays)).await;
         }
         What::Remove { host } => membership::remove(cluster, *host, ms(event.for_ms)).await,
         What::Forget { host, loss } => membership::forget(cluster, *host, *loss, ms(event.for_ms)).await,

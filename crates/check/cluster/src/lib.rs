@@ -32,3 +32,4 @@ pub mod scenarios;
 pub mod servers;
 pub mod shape;
 pub mod shrink;
+pub mod snapshots;

@@ -255,6 +255,38 @@ impl Model {
         }
     }
 
+    /// The version that the next change will have: what was not begun by now has this one or a later one.
+    pub fn next_version(&self) -> u64 {
+        self.next
+    }
+
+    /// Whether there is one moment at which these sectors, which were read together, all stood so. The reading must not have ended.
+    ///
+    /// What was found was not there before it began. It was there no more once something that began after it had happened is known to have.
+    pub fn is_of_one_moment(&self, reading: &Reading, found: &[Found]) -> Result<(), String> {
+        let (mut from, mut until) = ((0, 0), (NEVER, 0));
+        for (found, number) in found.iter().zip(reading.first..) {
+            let versions = &self.sectors[number as usize].versions;
+            let is_it = |v: &&Version| match found {
+                Found::Zeroes => v.zero,
+                Found::Version(version) => v.number == *version && !v.zero,
+                Found::Strange { .. } => false,
+            };
+            let Some(began) = versions.iter().filter(is_it).map(|v| v.began).min() else { continue };
+            let by = versions.iter().filter(is_it).map(|v| v.by).max().unwrap_or(NEVER);
+            let over = versions.iter().filter(|w| w.began > by).map(|w| w.by).min().unwrap_or(NEVER);
+            from = from.max((began, number));
+            until = until.min((over, number));
+        }
+        match from.0 < until.0 {
+            true => Ok(()),
+            false => Err(format!(
+                "sector {} stands as from {} on, and sector {} as before {}: no moment has both",
+                from.1, from.0, until.1, until.0
+            )),
+        }
+    }
+
     /// A read of these sectors begins.
     pub fn begin_read(&mut self, first: u64, count: u64) -> Reading {
         let began = self.tick();

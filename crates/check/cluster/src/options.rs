@@ -70,7 +70,7 @@ pub(crate) fn node_options(number: usize, hosts: &[HostId], shape: &Shape, relea
             nbd_addresses: Vec::new(),
             vhost_user_dir: None,
             shard_of: (server.start != number).then(|| hosts[server.start]),
-            build: release.entered(),
+            build: Some(release.build()),
         },
         shards: hosts[server].to_vec(),
         directory_kind: "embedded".into(),

@@ -7,7 +7,8 @@ use cairn_api::LocalManagement;
 use cairn_geometry::{RowRole, Rows};
 use cairn_parity::{Strip, encode, row_check};
 use cairn_store::{StoreError, StoreErrorKind};
-use cairn_types::{BLOCK_BYTES, BlockRange, Contents, Member, ObjectConfig, OpId, Run};
+use cairn_types::{BLOCK_BYTES, BlockRange, Contents, Member, ObjectConfig, OpId, Run, SnapshotId};
+use futures::future::Either;
 
 use crate::cluster::Cluster;
 
@@ -30,7 +31,11 @@ pub async fn check_at_rest(cluster: &Cluster, disks: &[String], what: Spoiled) -
         let name = disk.to_owned();
         let record = cluster.manage(0, async move |node| node.disk_record(name).await).await;
         let config = record.map_err(|e| e.to_string())?.config.ok_or_else(|| format!("{disk} has no record"))?;
-        copies_are_equal(cluster, disk, &config, spoiled).await?;
+        copies_are_equal(cluster, disk, (&config, None), spoiled).await?;
+        for snapshot in config.past.iter().flat_map(|past| &past.snapshots) {
+            let at = format!("{disk}@{}", snapshot.name);
+            copies_are_equal(cluster, &at, (&config, Some(snapshot.id)), spoiled).await?;
+        }
         configs.push(config);
     }
     no_orphans(cluster, &configs, what == Spoiled::Anything).await?;
@@ -56,7 +61,13 @@ pub async fn stores_in_order(cluster: &Cluster, spoiled: bool) -> Result<(), Str
     Ok(())
 }
 
-async fn copies_are_equal(cluster: &Cluster, disk: &str, config: &ObjectConfig, spoiled: bool) -> Result<(), String> {
+/// As they are now, or were at a snapshot.
+async fn copies_are_equal(
+    cluster: &Cluster,
+    disk: &str,
+    (config, at): (&ObjectConfig, Option<SnapshotId>),
+    spoiled: bool,
+) -> Result<(), String> {
     let mut sets: BTreeMap<u32, Vec<Member>> = BTreeMap::new();
     for member in &config.members {
         // What is on its way to another layout serves nothing yet.
@@ -70,12 +81,12 @@ async fn copies_are_equal(cluster: &Cluster, disk: &str, config: &ObjectConfig, 
     }
     for (set, copies) in &sets {
         if let Some(rows) = Rows::of(config.addresses.redundancy(*set)) {
-            rows_agree(cluster, disk, (rows, copies), spoiled).await?;
+            rows_agree(cluster, disk, (rows, copies, at), spoiled).await?;
             continue;
         }
         let mut seen: Option<(String, Vec<Block>)> = None;
         for copy in copies {
-            let blocks = contents(cluster, copy).await?;
+            let blocks = contents(cluster, copy, at).await?;
             let what = format!("{:?}", copy.component);
             if let Some(at) = blocks.iter().position(|block| matches!(block, Block::Bad))
                 && !spoiled
@@ -98,12 +109,12 @@ async fn copies_are_equal(cluster: &Cluster, disk: &str, config: &ObjectConfig, 
 async fn rows_agree(
     cluster: &Cluster,
     disk: &str,
-    (rows, members): (Rows, &[Member]),
+    (rows, members, at): (Rows, &[Member], Option<SnapshotId>),
     spoiled: bool,
 ) -> Result<(), String> {
     let mut strips: BTreeMap<u32, Vec<Block>> = BTreeMap::new();
     for member in members {
-        let blocks = contents(cluster, member).await?;
+        let blocks = contents(cluster, member, at).await?;
         if let Some(at) = blocks.iter().position(|block| matches!(block, Block::Bad))
             && !spoiled
         {
@@ -246,24 +257,27 @@ impl Block {
     }
 }
 
-async fn contents(cluster: &Cluster, member: &Member) -> Result<Vec<Block>, String> {
+async fn contents(cluster: &Cluster, member: &Member, snapshot: Option<SnapshotId>) -> Result<Vec<Block>, String> {
     let at = cluster.members.iter().position(|m| m.host.spoken_id() == member.host).ok_or("a host of no cluster")?;
     let node = cluster.node(at).ok_or("a host is down")?;
     let store = node.stores().into_iter().find(|s| s.group().id() == member.disk_group);
     let store = store.ok_or("a disk group is not open")?;
     let info =
         store.group().component(member.component).ok_or_else(|| format!("h{at} has no {:?}", member.component))?;
+    let read_some = |range: BlockRange| match snapshot {
+        None => Either::Left(store.group().read(member.component, range)),
+        Some(snapshot) => Either::Right(store.group().read_view(member.component, snapshot, range)),
+    };
     let mut blocks = Vec::with_capacity(info.size_blocks as usize);
     while (blocks.len() as u64) < info.size_blocks {
         let first = blocks.len() as u64;
         let count = (info.size_blocks - first).min(64) as u32;
-        match read(cluster, at, store.group().read(member.component, BlockRange::new(first, count))).await? {
+        match read(cluster, at, read_some(BlockRange::new(first, count))).await? {
             Some(more) => blocks.extend(more),
             // One by one, to leave out only what is bad.
             None => {
                 for block in first..first + u64::from(count) {
-                    let one =
-                        read(cluster, at, store.group().read(member.component, BlockRange::new(block, 1))).await?;
+                    let one = read(cluster, at, read_some(BlockRange::new(block, 1))).await?;
                     blocks.push(one.and_then(|mut one| one.pop()).unwrap_or(Block::Bad));
                 }
             }

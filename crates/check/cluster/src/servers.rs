@@ -129,6 +129,9 @@ impl Spread {
             What::Layout { disk, host, ftt, data_strips, stripe_width } => {
                 What::Layout { disk, host: self.one(host, disk), ftt, data_strips, stripe_width }
             }
+            What::Snapshot { disk, host, all, stays } => {
+                What::Snapshot { disk, host: self.one(host, disk), all, stays }
+            }
             What::Move { disk, from } => What::Move { disk, from: self.one(from, 0) },
             What::Scrub { host } => What::Scrub { host: self.one(host, 0) },
             What::Drain { host, group } => What::Drain { host: self.one(host, 0), group },

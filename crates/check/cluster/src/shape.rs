@@ -326,6 +326,11 @@ impl Shape {
     pub fn disk_name(number: usize) -> String {
         format!("vm-{number}")
     }
+
+    /// The other way round.
+    pub fn number_of(disk: &str) -> Option<usize> {
+        disk.strip_prefix("vm-")?.parse().ok()
+    }
 }
 
 impl fmt::Display for Shape {

@@ -175,6 +175,8 @@ pub enum What {
     Policy { disk: usize, host: usize, more: u8 },
     /// A disk goes over to another layout, under load; at the end it has its own policy again. No strips of data: a mirror.
     Layout { disk: usize, host: usize, ftt: u8, data_strips: u8, stripe_width: u8 },
+    /// A host is asked for a snapshot of a disk, or of all disks together; at the end it is deleted, unless it stays.
+    Snapshot { disk: usize, host: usize, all: bool, stays: bool },
     /// What a disk has on a host is to go to another one.
     Move { disk: usize, from: usize },
     /// A host is asked to have all disk groups of the cluster scrubbed at once.
@@ -246,6 +248,7 @@ impl What {
             Self::Drain { .. } => "drain",
             Self::Policy { .. } => "policy",
             Self::Layout { .. } => "layout",
+            Self::Snapshot { .. } => "snapshot",
             Self::Move { .. } => "move",
             Self::Scrub { .. } => "scrub",
             Self::Remove { .. } => "removed host",
@@ -255,7 +258,7 @@ impl What {
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 50] = [
+    pub const KINDS: [&'static str; 51] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -301,6 +304,7 @@ impl What {
         "drain",
         "policy",
         "layout",
+        "snapshot",
         "move",
         "scrub",
         "removed host",

@@ -5,8 +5,8 @@ use cairn_env::Env;
 use cairn_object::{LocalComponent, LocalStore};
 use cairn_store::{DiskGroup, LogHealth, StoreError, StoreErrorKind};
 use cairn_types::{
-    BlockRange, BlockStates, Change, ClientTag, ComponentId, Contents, DiskGroupId, ObjectId, OpId, RegionIndex,
-    UnsettledOp,
+    BlockRange, BlockStates, Change, ClientTag, ComponentId, Contents, DiskGroupId, ObjectId, OpId, RegionIndex, Run,
+    SnapshotId, UnsettledOp,
 };
 use cairn_wire::{AllocatedPiece, DiskGroupSummary, Refusal};
 
@@ -97,6 +97,10 @@ fn runs(blocks: &[u64]) -> Vec<BlockRange> {
     runs
 }
 
+fn pieces(runs: Vec<(BlockRange, bool)>) -> Vec<AllocatedPiece> {
+    runs.into_iter().map(|(range, allocated)| AllocatedPiece { range, allocated }).collect()
+}
+
 impl<E: Env> LocalStore for GroupStore<E> {
     fn disk_group(&self) -> DiskGroupId {
         self.group.id()
@@ -161,10 +165,58 @@ impl<E: Env> LocalStore for GroupStore<E> {
         range: BlockRange,
     ) -> impl Future<Output = Result<Vec<AllocatedPiece>, Refusal>> + 'static {
         let told = self.group.allocated(component, range);
-        async move {
-            let runs = told.await.map_err(refusal)?;
-            Ok(runs.into_iter().map(|(range, allocated)| AllocatedPiece { range, allocated }).collect())
-        }
+        async move { Ok(pieces(told.await.map_err(refusal)?)) }
+    }
+
+    fn read_view(
+        &self,
+        component: ComponentId,
+        snapshot: SnapshotId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Contents, Refusal>> + 'static {
+        let read = self.group.read_view(component, snapshot, range);
+        async move { read.await.map_err(refusal) }
+    }
+
+    fn read_view_marked(
+        &self,
+        component: ComponentId,
+        snapshot: SnapshotId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Contents, Refusal>> + 'static {
+        let read = self.group.read_view_marked(component, snapshot, range);
+        async move { read.await.map_err(refusal) }
+    }
+
+    fn allocated_at(
+        &self,
+        component: ComponentId,
+        snapshot: SnapshotId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Vec<AllocatedPiece>, Refusal>> + 'static {
+        let told = self.group.allocated_at(component, snapshot, range);
+        async move { Ok(pieces(told.await.map_err(refusal)?)) }
+    }
+
+    fn changed(
+        &self,
+        component: ComponentId,
+        between: (SnapshotId, Option<SnapshotId>),
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Vec<BlockRange>, Refusal>> + 'static {
+        let told = self.group.changed(component, between, range);
+        async move { told.await.map_err(refusal) }
+    }
+
+    fn fill_history(
+        &self,
+        component: ComponentId,
+        snapshot: SnapshotId,
+        first_block: u64,
+        contents: (Vec<Run>, Bytes),
+    ) -> impl Future<Output = Result<(), Refusal>> + 'static {
+        let filled = self.group.fill_history(component, snapshot, first_block, contents);
+        async move { filled.await.map_err(refusal) }
     }
 
     fn component(&self, component: ComponentId) -> Option<LocalComponent> {

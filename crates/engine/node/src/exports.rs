@@ -1,13 +1,13 @@
-//! The disks that this host serves to front ends: every disk of the cluster, by name.
+//! The disks that this host serves to front ends: every disk of the cluster, by name, and its snapshots as DISK@NAME.
 
 use cairn_directory::{CatalogueEntry, DiskState, NameEntry, names::Name};
 use cairn_env::Env;
 use cairn_geometry::Rows;
-use cairn_object::DiskClient;
+use cairn_object::{DiskClient, SnapshotReader};
 use cairn_types::{BLOCK_BYTES, Layout, ObjectId};
 use cairn_volume::{Alignment, Exports, VolumeError, VolumeInfo};
 
-use crate::{adapter::GroupStore, node::Node};
+use crate::{adapter::GroupStore, node::Node, volume::NodeVolume};
 
 /// A node's disks.
 pub struct NodeExports<E: Env> {
@@ -97,6 +97,33 @@ impl<E: Env> Node<E> {
     }
 }
 
+impl<E: Env> Node<E> {
+    /// Opens a snapshot of a disk for a front end.
+    async fn open_snapshot(
+        &self,
+        disk: &str,
+        snapshot: &str,
+    ) -> Result<Option<SnapshotReader<E, GroupStore<E>>>, VolumeError> {
+        let found = self.find_disk(disk).await.filter(|(_, entry)| entry.state == DiskState::Ready);
+        let Some((object, entry)) = found else { return Ok(None) };
+        let Some((record, _)) = self.inner.objects.look_up(object, &entry.hint_hosts).await else {
+            return Err(VolumeError::Io("no host that answers has the disk's record".into()));
+        };
+        let config = record.config;
+        let named = config.past.as_ref().and_then(|past| past.named(snapshot)).filter(|_| !config.deleted);
+        let Some(named) = named else { return Ok(None) };
+        let info = VolumeInfo {
+            id: object,
+            name: format!("{}@{}", entry.name.as_str(), named.name),
+            size_bytes: named.size_bytes,
+            alignment: alignment_of(&config.addresses.last().layout),
+            description: format!("snapshot of a Cairn disk, policy {}", entry.policy_name.as_str()),
+        };
+        let id = named.id;
+        Ok(Some(SnapshotReader::new(&self.inner.objects, config, id, info)))
+    }
+}
+
 /// How requests to a disk in rows are best aligned.
 fn alignment_of(layout: &Layout) -> Option<Alignment> {
     let bytes = |blocks: u64| u32::try_from(blocks * u64::from(BLOCK_BYTES)).ok();
@@ -105,7 +132,7 @@ fn alignment_of(layout: &Layout) -> Option<Alignment> {
 }
 
 impl<E: Env> Exports for NodeExports<E> {
-    type Volume = DiskClient<E, GroupStore<E>>;
+    type Volume = NodeVolume<E>;
 
     fn list(&self) -> impl Future<Output = Vec<String>> + 'static {
         let all = self.node.catalogue().into_iter();
@@ -124,6 +151,11 @@ impl<E: Env> Exports for NodeExports<E> {
 
     fn open(&self, name: &str) -> impl Future<Output = Result<Option<Self::Volume>, VolumeError>> + 'static {
         let (node, name) = (self.node.clone(), name.to_owned());
-        async move { node.open_disk(&name).await }
+        async move {
+            match name.split_once('@') {
+                Some((disk, snapshot)) => Ok(node.open_snapshot(disk, snapshot).await?.map(NodeVolume::Snapshot)),
+                None => Ok(node.open_disk(&name).await?.map(NodeVolume::Disk)),
+            }
+        }
     }
 }

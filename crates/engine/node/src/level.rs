@@ -96,6 +96,7 @@ fn needs_at(level: Level) -> Needs {
         (Feature::MapPages, Needs::MAP_PAGES),
         (Feature::BadMarks, Needs::BAD_MARKS),
         (Feature::ErasureCoding, Needs::PARITY),
+        (Feature::Snapshots, Needs::CUTS),
     ];
     needs.into_iter().filter(|(feature, _)| level.has(*feature)).fold(Needs::NONE, |all, (_, needs)| all.with(needs))
 }

@@ -28,9 +28,11 @@ mod servers;
 mod slow;
 mod slow_groups;
 mod slow_state;
+mod volume;
 mod walk;
 
 pub use adapter::GroupStore;
 pub use exports::NodeExports;
 pub use node::{Node, NodeOptions};
 pub use outside::{DeviceError, DeviceErrorKind, GroupPaths, Outside};
+pub use volume::NodeVolume;

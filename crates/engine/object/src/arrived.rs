@@ -5,7 +5,7 @@
 //! Why         what becomes of such a message: docs/adr/0013
 
 use cairn_parity::crc_of_difference;
-use cairn_types::{BLOCK_BYTES, BlockOp, Canary, ComponentOp};
+use cairn_types::{BLOCK_BYTES, BlockOp, Canary, ComponentOp, Contents, Run};
 use cairn_wire::{Request, block_crc};
 
 /// Blocks are not those that were sent.
@@ -28,10 +28,25 @@ fn compare_each<'b>(
     if right || Canary::ChangedBelieved.sings() { Ok(()) } else { Err(Changed) }
 }
 
-/// Compares the blocks of a write, a copy or a difference, which has no checksums of its own. The store believes what it is given: in memory
+/// Lengths and, for what came over the network, checksums.
+pub(crate) fn check(contents: &Contents, blocks: u32, verify: bool) -> Result<(), Changed> {
+    if !contents.is_whole(blocks) {
+        return Err(Changed);
+    }
+    if !verify {
+        return Ok(());
+    }
+    let crcs = contents.runs.iter().flat_map(Run::crcs);
+    compare(crcs, contents.data.iter().flat_map(|part| part.chunks_exact(BLOCK_BYTES as usize)))
+}
+
+/// Compares the blocks of a write, a copy, a piece of history, or a difference, which has no checksums of its own. The store believes what it is given: in memory
 /// of this process nothing changes (fault model).
 pub(crate) fn compare_request(request: &Request, payload: &[u8]) -> Result<(), Changed> {
     let blocks = payload.chunks(BLOCK_BYTES as usize);
+    if let Request::FillHistory { runs, .. } = request {
+        return compare(runs.iter().flat_map(Run::crcs), blocks);
+    }
     let (Request::Change { op, .. } | Request::Exchange { op, .. }) = request else { return Ok(()) };
     match op {
         ComponentOp::Apply { blocks: BlockOp::Difference(d), .. } if d.old.len() != d.new.len() => Err(Changed),
@@ -45,7 +60,7 @@ pub(crate) fn compare_request(request: &Request, payload: &[u8]) -> Result<(), C
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{BlockOp, ClientTag, ComponentId, Difference, DiskGroupId, Epoch, OpId, Run, SessionId};
+    use cairn_types::{ClientTag, ComponentId, Difference, DiskGroupId, Epoch, OpId, SessionId};
     use cairn_wire::Target;
 
     use super::*;

@@ -21,6 +21,7 @@ use cairn_wire::{Answer, GuestRequest, Refusal, Request, block_crc};
 
 use crate::{
     arrived::compare,
+    bytes::extents,
     local_store::LocalStore,
     objects::Objects,
     owner::{Ended, OpError, Origin, Owned, SeizeError},
@@ -455,22 +456,4 @@ fn checked(answer: Answer, data: Bytes, len_bytes: u32) -> Option<Vec<Bytes>> {
     let whole = data.len() == len_bytes as usize;
     let right = compare(crcs, data.chunks(BLOCK_BYTES as usize)).is_ok();
     (whole && right).then(|| vec![data])
-}
-
-/// Allocation in blocks as byte extents of exactly the range asked for.
-fn extents(pieces: &[cairn_wire::AllocatedPiece], offset: u64, len_bytes: u64) -> Vec<Extent> {
-    let block = u64::from(BLOCK_BYTES);
-    let mut found: Vec<Extent> = Vec::new();
-    for piece in pieces {
-        let from = (piece.range.first * block).max(offset);
-        let to = (piece.range.end() * block).min(offset + len_bytes);
-        if from >= to {
-            continue;
-        }
-        match found.last_mut() {
-            Some(last) if last.allocated == piece.allocated => last.len_bytes += to - from,
-            _ => found.push(Extent { len_bytes: to - from, allocated: piece.allocated }),
-        }
-    }
-    found
 }

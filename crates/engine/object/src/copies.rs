@@ -8,7 +8,7 @@
 use std::{rc::Rc, time::Duration};
 
 use cairn_env::Env;
-use cairn_types::{BlockOp, ComponentOp, HostId, Time};
+use cairn_types::{BlockOp, ComponentOp, HostId, SnapshotId, Time};
 use cairn_wire::{ReadBy, Request, Target};
 
 use crate::{context::Context, local_store::LocalStore, window::Place};
@@ -18,6 +18,8 @@ use crate::{context::Context, local_store::LocalStore, window::Place};
 pub(crate) enum For {
     Guest,
     Resync,
+    /// A resync that reads what was there at a snapshot.
+    History(SnapshotId),
 }
 
 /// The component whose blocks a request to a seat moves, and whom for; none where it moves none.
@@ -28,6 +30,7 @@ fn moves_for(request: &Request) -> Option<(Target, For)> {
         | Request::Exchange { to, op: ComponentOp::Apply { blocks, .. } } => {
             (to, matches!(blocks, BlockOp::Copy { .. }))
         }
+        Request::ReadAt { to, .. } | Request::FillHistory { to, .. } => (to, true),
         _ => return None,
     };
     Some((*to, if by_resync { For::Resync } else { For::Guest }))
@@ -76,7 +79,7 @@ impl<E: Env, S: LocalStore> Context<E, S> {
         let now = self.env.now();
         match by {
             For::Guest => self.seats.is_in_sync(to).then_some(now),
-            For::Resync => {
+            For::Resync | For::History(_) => {
                 self.seats_throttle.borrow_mut().on_copy(now);
                 self.throttle.borrow_mut().on_copy(now);
                 None

@@ -22,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod arrived;
+mod bytes;
 mod client;
 mod context;
 mod copies;
@@ -42,6 +43,7 @@ mod serve;
 mod serving;
 mod session;
 mod signal;
+mod snapshot_reader;
 mod stages;
 mod window;
 
@@ -56,4 +58,5 @@ pub use owner::{Ended, Owned, SeizeError};
 pub use placer::{AskedToMove, Converted, MemberChange, NextMove, Placer, PolicyStep};
 pub use rpc::Rpc;
 pub use seats::{Seats, Served};
+pub use snapshot_reader::SnapshotReader;
 pub use stages::{CopyLatencies, DiskLatencies, IoKind, Stage};

@@ -1,11 +1,11 @@
 //! What the object layer asks of one disk group. `node` joins it to the store; the two rooms never meet.
 
-use std::future::Future;
+use std::future::{Future, ready};
 
 use bytes::Bytes;
 use cairn_types::{
-    BlockRange, BlockStates, Change, ClientTag, ComponentId, Contents, DiskGroupId, ObjectId, OpId, RegionIndex,
-    UnsettledOp,
+    BlockRange, BlockStates, Change, ClientTag, ComponentId, Contents, DiskGroupId, ObjectId, OpId, RegionIndex, Run,
+    SnapshotId, UnsettledOp,
 };
 use cairn_wire::{AllocatedPiece, DiskGroupSummary, Refusal};
 
@@ -72,6 +72,57 @@ pub trait LocalStore: Clone + 'static {
         component: ComponentId,
         range: BlockRange,
     ) -> impl Future<Output = Result<Vec<AllocatedPiece>, Refusal>> + 'static;
+    /// What the blocks held at a snapshot. A store that keeps no history finds none, here and in what follows.
+    fn read_view(
+        &self,
+        component: ComponentId,
+        snapshot: SnapshotId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Contents, Refusal>> + 'static {
+        let _ = (component, snapshot, range);
+        ready(Err(Refusal::NotFound))
+    }
+    /// The same, with marks for blocks that cannot be read.
+    fn read_view_marked(
+        &self,
+        component: ComponentId,
+        snapshot: SnapshotId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Contents, Refusal>> + 'static {
+        let _ = (component, snapshot, range);
+        ready(Err(Refusal::NotFound))
+    }
+    /// Allocation at a snapshot, in order, covering the range.
+    fn allocated_at(
+        &self,
+        component: ComponentId,
+        snapshot: SnapshotId,
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Vec<AllocatedPiece>, Refusal>> + 'static {
+        let _ = (component, snapshot, range);
+        ready(Err(Refusal::NotFound))
+    }
+    /// Blocks that may differ between two snapshots, or between one and now; no others do.
+    fn changed(
+        &self,
+        component: ComponentId,
+        between: (SnapshotId, Option<SnapshotId>),
+        range: BlockRange,
+    ) -> impl Future<Output = Result<Vec<BlockRange>, Refusal>> + 'static {
+        let _ = (component, between, range);
+        ready(Err(Refusal::NotFound))
+    }
+    /// Takes over what another copy held at a snapshot. Durable when the future resolves.
+    fn fill_history(
+        &self,
+        component: ComponentId,
+        snapshot: SnapshotId,
+        first_block: u64,
+        contents: (Vec<Run>, Bytes),
+    ) -> impl Future<Output = Result<(), Refusal>> + 'static {
+        let _ = (component, snapshot, first_block, contents);
+        ready(Err(Refusal::NotFound))
+    }
     /// One component.
     fn component(&self, component: ComponentId) -> Option<LocalComponent>;
     /// All components of an object.

@@ -31,6 +31,7 @@ use crate::{
     local_store::{LocalComponent, LocalStore},
 };
 
+mod history;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -269,6 +270,10 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             Request::WhoHas { object } => self.who_has(object),
             Request::Change { to, op } => self.change(to, op, payload),
             Request::Exchange { to, op } => self.exchange(to, op, payload),
+            request @ (Request::View { .. }
+            | Request::ReadAt { .. }
+            | Request::History { .. }
+            | Request::FillHistory { .. }) => self.serve_history(request, payload),
             request => self.serve_component(request),
         }
     }

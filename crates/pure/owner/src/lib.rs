@@ -20,6 +20,7 @@ mod image;
 mod numbered;
 mod operation;
 mod rows;
+mod snapshots;
 mod state;
 mod strip;
 #[cfg(test)]
@@ -32,5 +33,6 @@ pub use image::{NoImage, RowImage};
 pub use numbered::Numbered;
 pub use operation::{AnswerEffect, Answered, GivenUp, Outcome, Step, Verdict};
 pub use rows::{PartWrite, p_agrees, part_write};
+pub use snapshots::NotTaken;
 pub use state::{Admitted, Ended, InSync, Leg, Link, MemberMask, State};
 pub use strip::Strip;

@@ -291,6 +291,13 @@ impl State {
         (OpId { epoch: self.epoch, seq }, self.settled(), legs)
     }
 
+    /// The number of what changes no block: it is decided at once.
+    pub(crate) fn number(&mut self) -> OpId {
+        let seq = self.in_flight.push(());
+        self.in_flight.remove(seq);
+        OpId { epoch: self.epoch, seq }
+    }
+
     /// These members of a replica set, as far as they take writes.
     pub(crate) fn legs(&self, set: ReplicaSetIndex, members: MemberMask) -> Rc<[Leg]> {
         let legs = self.sets.get(set as usize).map(|set| set.legs.clone()).unwrap_or_default();

@@ -22,6 +22,7 @@ mod reference;
 mod resync;
 mod scrub;
 mod session;
+mod snapshot;
 mod suggest;
 mod top;
 mod upgrade;
@@ -54,6 +55,7 @@ pub async fn run(args: Args) -> Result<(), Fail> {
         Noun::Host(verb) => host::run(&context, verb).await,
         Noun::DiskGroup(verb) => disk_group::run(&context, verb).await,
         Noun::Disk(verb) => disk::run(&context, verb).await,
+        Noun::Snapshot(verb) => snapshot::run(&context, verb).await,
         Noun::Session(verb) => session::run(&context, verb).await,
         Noun::Policy(verb) => policy::run(&context, verb).await,
         Noun::Health { verb } => health::run(&context, verb).await,

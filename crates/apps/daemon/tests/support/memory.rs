@@ -13,6 +13,8 @@ use super::{
     health::{health, health_with, history},
     latencies::host_latencies,
     members::{members, members_changed},
+    scrubs::scrub_of,
+    snapshots::Snapshots,
 };
 
 /// The cluster.
@@ -25,6 +27,7 @@ struct State {
     groups: Vec<DiskGroup>,
     disks: BTreeMap<String, Disk>,
     policies: BTreeMap<String, PolicyRules>,
+    snapshots: Snapshots,
     /// How often latencies were asked for.
     asked: u64,
     next: u128,
@@ -63,6 +66,7 @@ impl MemoryCluster {
             hosts,
             disks: BTreeMap::new(),
             policies: BTreeMap::from([(DEFAULT_POLICY.to_owned(), PolicyRules::default())]),
+            snapshots: Snapshots::default(),
             asked: 0,
             next: 1,
         };
@@ -118,43 +122,6 @@ fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
         components: up.then_some(0),
         slow: None,
         scrubbed_unix_ms: None,
-    }
-}
-
-/// That of host-2 has found something that no other copy has.
-fn scrub_of(group: &DiskGroup) -> Scrub {
-    let up = group.state == DiskGroupState::Mounted;
-    let bad = if group.host_name == "host-2" { 1 } else { 0 };
-    let finding = ScrubFinding {
-        disk: ObjectId(7 << 96),
-        disk_name: Some("vm-1".into()),
-        component: ComponentId(9 << 96),
-        offset_bytes: 1 << 20,
-        len_bytes: 4096,
-        unrepairable: true,
-        differs: false,
-    };
-    Scrub {
-        disk_group: group.id,
-        host: group.host,
-        host_name: group.host_name.clone(),
-        state: if up { ScrubState::Waiting } else { ScrubState::Unreachable },
-        reason: group.reason.clone(),
-        pass: u64::from(up),
-        at_once: false,
-        begun_unix_ms: None,
-        scrubbed_unix_ms: None,
-        done_bytes: u64::from(up) << 30,
-        total_bytes: u64::from(up) << 32,
-        bytes_per_s: 0,
-        eta_s: None,
-        found_blocks: 3 * bad,
-        repaired_blocks: 2 * bad,
-        gone_blocks: 0,
-        bad_blocks: bad,
-        unrepairable_blocks: bad,
-        differing_blocks: 0,
-        findings: (0..bad).map(|_| finding.clone()).collect(),
     }
 }
 
@@ -588,6 +555,20 @@ impl MemoryCluster {
         cairn_api::v1::check_not_in_use(&name, &sessions)?;
         state.disks.remove(&name);
         Ok(())
+    }
+    async fn snapshot_list(&self, disk: String) -> ApiResult<Vec<Snapshot>> {
+        let mut state = self.0.borrow_mut();
+        let name = state.disk_named(&disk)?.summary.name.clone();
+        Ok(state.snapshots.of(&name))
+    }
+    async fn snapshot_create(&self, request: SnapshotCreate) -> ApiResult<Vec<Snapshot>> {
+        request.validate()?;
+        let mut state = self.0.borrow_mut();
+        let named: ApiResult<Vec<Disk>> = request.disks.iter().map(|disk| state.disk_named(disk).cloned()).collect();
+        state.snapshots.take(&request.name, &named?)
+    }
+    async fn snapshot_delete(&self, snapshot: String) -> ApiResult<()> {
+        self.0.borrow_mut().snapshots.delete(&snapshot)
     }
     async fn disk_resize(&self, disk: String, request: DiskResize) -> ApiResult<Disk> {
         let mut state = self.0.borrow_mut();

@@ -6,6 +6,8 @@ mod health;
 mod latencies;
 mod members;
 pub mod memory;
+mod scrubs;
+mod snapshots;
 
 use std::{rc::Rc, sync::Arc, thread::JoinHandle};
 

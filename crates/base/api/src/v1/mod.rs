@@ -18,6 +18,7 @@ mod record;
 mod resync;
 mod scrub;
 mod session;
+mod snapshot;
 mod upgrade;
 mod what_if;
 
@@ -28,5 +29,6 @@ pub use cairn_metrics::{
 // All that a noun has is the API's: a new type is named in its own file only.
 pub use self::{
     cache::*, cluster::*, counters::*, device::*, disk::*, disk_group::*, explain::*, health::*, host::*, latency::*,
-    members::*, name::*, policy::*, policy_edit::*, record::*, resync::*, scrub::*, session::*, upgrade::*, what_if::*,
+    members::*, name::*, policy::*, policy_edit::*, record::*, resync::*, scrub::*, session::*, snapshot::*,
+    upgrade::*, what_if::*,
 };

@@ -90,7 +90,7 @@ impl Stage {
 }
 
 fn is_old(n: usize) -> String {
-    format!("host h{n} runs 0.2.0, which speaks protocol 12 and not 13: upgrade it")
+    format!("host h{n} runs 0.3.0, which speaks protocols 12 to 13 and not 14: upgrade it")
 }
 
 async fn one_by_one(stage: Stage) -> Result<(), String> {
@@ -134,17 +134,17 @@ async fn one_by_one(stage: Stage) -> Result<(), String> {
 /// It is finished; a host that does not reach the directory hears of it from the others.
 async fn finished(stage: &Stage, at: usize, shut_off: usize) -> Result<(), String> {
     let preview = stage.finish(at, true).await.map_err(|e| e.to_string())?;
-    if (preview.level, preview.level_next, preview.obstacles.len()) != (12, 13, 0) || stage.levels() != [12; 4] {
+    if (preview.level, preview.level_next, preview.obstacles.len()) != (13, 14, 0) || stage.levels() != [13; 4] {
         return Err(format!("a preview is no finish: {preview:?}, levels {:?}", stage.levels()));
     }
     stage.say(format!("h{shut_off} does not reach the directory"));
     stage.cluster.members[shut_off].gate.set_shut(true);
     let done = stage.finish(at, false).await.map_err(|e| e.to_string())?;
-    if (done.level, done.level_next) != (13, 13) || !done.features.iter().all(|feature| feature.on) {
+    if (done.level, done.level_next) != (14, 14) || !done.features.iter().all(|feature| feature.on) {
         return Err(format!("the upgrade is not finished: {done:?}"));
     }
     stage.ms(1000).await;
-    if stage.levels() != [13; 4] {
+    if stage.levels() != [14; 4] {
         return Err(format!("after a heartbeat not all hosts know that the upgrade is finished: {:?}", stage.levels()));
     }
     // Once more is no error; and it outlives a start without the directory.
@@ -154,7 +154,7 @@ async fn finished(stage: &Stage, at: usize, shut_off: usize) -> Result<(), Strin
     stage.nobody_refused()?;
     stage.cluster.members.iter().for_each(|member| member.gate.set_shut(true));
     stage.replace(shut_off, Current).await?;
-    if stage.levels() != [13; 4] {
+    if stage.levels() != [14; 4] {
         return Err(format!("a start without the directory does not know the level: {:?}", stage.levels()));
     }
     stage.cluster.members.iter().for_each(|member| member.gate.set_shut(false));
@@ -167,7 +167,7 @@ async fn turned_away(stage: &Stage, old: usize) -> Result<(), String> {
     stage.replace(old, Previous).await?;
     stage.ms(3000).await;
     let words = format!(
-        "host h{old} runs 0.2.0, which speaks protocol 12; this cluster was upgraded to 13 and no longer does: start 0.3.0 or later"
+        "host h{old} runs 0.3.0, which speaks protocols 12 to 13; this cluster was upgraded to 14 and no longer does: start 0.4.0 or later"
     );
     if !stage.cluster.world.refusals().contains(&words) {
         return Err(format!("P7: an old host is not turned away in words: {:?}", stage.cluster.world.refusals()));

@@ -77,7 +77,7 @@ fn upgrade(cluster: &Cluster, n: u8) -> Outcome<Value> {
 /// While hosts behind `n` are old, finishing is refused, and each of them is named.
 fn refused_while_old(cluster: &Cluster, n: u8) -> Outcome<()> {
     let status = upgrade(cluster, n)?;
-    check(status["level"] == 12 && status["level_next"] == 13, || format!("h{n}: {status}"))?;
+    check(status["level"] == 13 && status["level_next"] == 14, || format!("h{n}: {status}"))?;
     let old: Vec<u8> = HOSTS.into_iter().filter(|host| *host > n).collect();
     let obstacles = status["obstacles"].as_array().cloned().unwrap_or_default();
     check(obstacles.len() == old.len(), || format!("h{n}: {status}"))?;
@@ -88,7 +88,7 @@ fn refused_while_old(cluster: &Cluster, n: u8) -> Outcome<()> {
     let words = finished.err().map(|refused| refused.words).unwrap_or_default();
     cluster.say(format!("finish: {words}"));
     for host in old {
-        let named = format!("host h{host} runs 0.2.0, which speaks protocol 12 and not 13: upgrade it");
+        let named = format!("host h{host} runs 0.3.0, which speaks protocols 12 to 13 and not 14: upgrade it");
         check(words.contains(&named), || format!("finish does not name h{host}: {words}"))?;
     }
     Ok(())
@@ -107,14 +107,18 @@ fn old_client(cluster: &Cluster, previous: &Path) -> Outcome<()> {
 fn finish(cluster: &Cluster) -> Outcome<()> {
     let api = cluster.host(2).api();
     let preview = api.call(&["cluster", "upgrade", "finish", "--dry-run"])?;
-    check(preview["level"] == 12 && preview["level_next"] == 13, || format!("the preview: {preview}"))?;
-    check(upgrade(cluster, 3)?["level"] == 12, || "a preview has changed something".into())?;
+    check(preview["level"] == 13 && preview["level_next"] == 14, || format!("the preview: {preview}"))?;
+    check(upgrade(cluster, 3)?["level"] == 13, || "a preview has changed something".into())?;
     api.call(&["cluster", "upgrade", "finish", "--yes"])?;
     cluster.say("the upgrade is finished");
     wait_until("all hosts know of it", Duration::from_secs(5), || {
         HOSTS.into_iter().try_for_each(|n| {
             let status = upgrade(cluster, n)?;
-            check(status["level"] == 13 && status["features"][0]["on"] == true, || format!("h{n}: {status}"))
+            check(
+                status["level"] == 14
+                    && status["features"].as_array().is_some_and(|all| all.iter().all(|feature| feature["on"] == true)),
+                || format!("h{n}: {status}"),
+            )
         })
     })
 }
@@ -127,7 +131,7 @@ fn turned_away(cluster: &mut Cluster, scene: &Scene, n: u8, previous: &Path) -> 
     let begins = log_bytes(&host.log);
     cluster.start_one(n)?;
     let words = format!(
-        "host h{n} runs 0.2.0, which speaks protocol 12; this cluster was upgraded to 13 and no longer does: start 0.3.0 or later"
+        "host h{n} runs 0.3.0, which speaks protocols 12 to 13; this cluster was upgraded to 14 and no longer does: start 0.4.0 or later"
     );
     let log = cluster.host(n).log.clone();
     wait_until("it reads why it is refused", Duration::from_secs(60), || {

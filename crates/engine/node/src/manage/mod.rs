@@ -21,6 +21,7 @@ mod remote;
 mod reserve;
 mod scrub;
 mod sessions;
+mod snapshots;
 mod upgrade;
 mod what_if;
 

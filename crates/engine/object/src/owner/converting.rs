@@ -204,6 +204,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let whole = config.members.iter().all(|m| m.state.in_sync()) && config.twins().is_empty();
         let may_begin = self.context.level.get().has(Feature::Conversion)
             && config.addresses.moving().is_none()
+            && config.past.as_ref().is_none_or(|past| past.snapshots.is_empty())
             && whole
             && now >= again.max(self.not_before.get())
             && placer.next_move(&config, &self.asked_to_move.borrow(), false) == NextMove::Nothing;

@@ -15,6 +15,7 @@ use cairn_wire::{AllocatedPiece, Answer, OP_BYTES_MAX, Request, block_crc};
 use futures::future::join_all;
 
 use crate::{
+    bytes::cut,
     copies::For,
     event::ObjectEvent,
     local_store::LocalStore,
@@ -565,20 +566,4 @@ pub(super) fn aligned(data: Bytes) -> Bytes {
         true => data,
         false => PageBuf::copy_of(&data).freeze(),
     }
-}
-
-/// The `len` bytes after the first `skip` of `parts`.
-fn cut(parts: Vec<Bytes>, mut skip: usize, mut len: usize) -> Vec<Bytes> {
-    let mut result = Vec::with_capacity(parts.len());
-    for mut part in parts {
-        let drop = skip.min(part.len());
-        part = part.slice(drop..);
-        skip -= drop;
-        part.truncate(len);
-        len -= part.len();
-        if !part.is_empty() {
-            result.push(part);
-        }
-    }
-    result
 }

@@ -14,6 +14,7 @@
 //! | seats to be told what was decided without them | `Objects`, when the peer comes that did not answer |
 //! | `settled` to be told | the first operation that ends, after 5 s; then every 100 ms until it is |
 //! | components that come back, or are to be filled again | `Objects`, when a peer comes; then again and again, ever less often |
+//! | cuts that components have and the record does not | whoever leaves them; then again and again, ever less often |
 //! | components to be replaced | again and again, ever less often, no later than an object at rest is looked at |
 //! | copies that its policy asks for, or asks for no more | when the policy is set; then when an object at rest is looked at |
 //! | parts to be laid out anew | when the policy is set; then again and again, ever less often, and when all of a part is filled |
@@ -108,6 +109,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let ails = |m: &Member| !m.state.in_sync() || self.context.is_long_away(m.seat());
         let waits = self.move_waits.get() || self.policy_waits.get() || self.conversion_waits.get();
+        let waits = waits || self.unlevelled.get();
         if waits || state.config().members.iter().any(ails) || !self.doubted.borrow().is_empty() {
             return Some(looks::again_after(UNHEALTHY_TICK, lasted));
         }
@@ -125,6 +127,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.renew_leases().await;
         self.tell_untold().await;
         self.look_after_idle().await;
+        self.level_cuts().await;
         self.carry_out_commands().await;
         self.give_up_conversion().await;
         self.readmit_returned().await;
@@ -454,13 +457,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let blocks_of = |set| Some(self.area_of(set)?.component_blocks(set));
         let Some(size_blocks) = member.set().and_then(blocks_of) else { return false };
         let reserved_blocks = self.reserved_blocks(size_blocks);
-        let ops = [
+        let mut ops = vec![
             ComponentOp::Undo { ops: rejoin.undo },
             ComponentOp::Settle { upto: stale_since },
             ComponentOp::Resize { size_blocks, reserved_blocks },
         ];
+        // Before the first change flows to it: what that replaces is history there, too.
+        ops.extend(self.state.borrow_mut().cuts(None));
         let ask = |op| self.context.request(member.host, member.disk_group, Request::Change { to, op }, None);
-        let asked = ops.map(ask);
+        let asked: Vec<_> = ops.into_iter().map(ask).collect();
         let mut good = true;
         for reply in asked {
             good &= reply.await.is_ok();
@@ -594,7 +599,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return Err("a new component does not admit its owner".into());
         };
         let answer = components.into_iter().find(|c| c.component == component);
-        answer.map(|a| a.session).ok_or_else(|| "a new component is not there".into())
+        let session = answer.map(|a| a.session).ok_or("a new component is not there")?;
+        let list = member.set().and_then(|_| self.state.borrow_mut().cuts(None));
+        if let Some(op) = list {
+            let to = Target { disk_group, component, epoch, session };
+            let told = self.context.request(member.host, disk_group, Request::Change { to, op }, None).await;
+            told.map_err(|refusal| format!("a new component does not take the list of snapshots: {refusal:?}"))?;
+        }
+        Ok(session)
     }
 
     fn settle_when_idle(&self) {

@@ -149,6 +149,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                         OwnerCommand::Degrade { component } => self.degrade_now(component).await,
                         OwnerCommand::Policy { name, policy } => self.set_policy(name, policy).await,
                         OwnerCommand::Move { component, to } => self.ask_to_move(component, to),
+                        OwnerCommand::TakeSnapshot { id, name, created_unix_ms, held } => {
+                            self.take_snapshot((id, name), created_unix_ms, held).await
+                        }
+                        OwnerCommand::Hold { number, for_ms } => self.hold(number, for_ms).await,
+                        OwnerCommand::DeleteSnapshot { id } => self.delete_snapshot(id).await,
                     };
                     let _ = answer.send(result);
                 }
@@ -194,7 +199,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// Waits for a state; failures wake too, by way of `work`.
-    async fn progressed_or_failed<T>(&self, ready: impl Fn(&State) -> Option<T>) -> T {
+    pub(super) async fn progressed_or_failed<T>(&self, ready: impl Fn(&State) -> Option<T>) -> T {
         loop {
             if let Some(value) = ready(&self.state.borrow()) {
                 return value;

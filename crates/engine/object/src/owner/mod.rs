@@ -12,6 +12,7 @@ mod converting;
 mod differences;
 mod forwarded;
 mod guest;
+mod history;
 mod keeper;
 mod looks;
 mod manage;
@@ -22,6 +23,7 @@ mod read;
 mod repair;
 mod resync;
 mod rows;
+mod snapshots;
 mod takeover;
 mod unreadable;
 mod write;
@@ -100,6 +102,10 @@ pub struct Owned<E: Env, S: LocalStore> {
     not_before: Cell<Time>,
     /// When parts of it went over, by their first blocks. Those that went over before this owner began did so just then, for all it knows.
     went_over: RefCell<BTreeMap<u64, Time>>,
+    /// Components may have other cuts than the record has snapshots.
+    unlevelled: Cell<bool>,
+    /// Changes are held for a snapshot of several disks.
+    held: RefCell<Option<snapshots::Held>>,
     /// When this owner began.
     began: Time,
     /// Components that administrators want elsewhere, and to which of these hosts; to any where none is named.
@@ -121,6 +127,8 @@ pub struct Owned<E: Env, S: LocalStore> {
 impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Begins to serve what was won.
     pub(crate) fn begin(context: &Rc<Context<E, S>>, all: &Rc<OwnedById<E, S>>, won: Won) -> Rc<Self> {
+        // The owner before may have cut some of them, and died before the record said so.
+        let unlevelled = Cell::new(won.config.past.is_some());
         let state = State::new(won.config, won.csn, won.epoch, &won.sessions, won.proven);
         let owned = Rc::new(Self {
             context: context.clone(),
@@ -144,6 +152,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             conversion_waits: Cell::default(),
             not_before: Cell::default(),
             went_over: RefCell::default(),
+            unlevelled,
+            held: RefCell::default(),
             began: context.env.now(),
             asked_to_move: RefCell::default(),
             asked_last: Cell::default(),

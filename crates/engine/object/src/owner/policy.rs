@@ -56,6 +56,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if next == *config {
             return Ok(());
         }
+        let goes_over = config.addresses.spans().iter().any(|span| !policy.fits(&span.layout));
+        let snapshots = config.past.as_ref().map_or(0, |past| past.snapshots.len());
+        if goes_over && snapshots > 0 {
+            return Err(format!(
+                "the policy asks for another layout, and the disk has {snapshots} snapshots, which cannot go over to it: delete them first"
+            ));
+        }
         let grows = policy.reservation_percent > config.policy.reservation_percent;
         if grows && let Err(why) = self.resize_components(&config, &policy, config.size_bytes).await {
             // What has taken it gives it back; one that is away then learns it when it comes.

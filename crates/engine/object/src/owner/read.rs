@@ -13,30 +13,18 @@ use std::{collections::BTreeSet, rc::Rc, time::Duration};
 use cairn_env::Env;
 use cairn_geometry::Piece;
 use cairn_owner::Leg;
-use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId, Contents, ReplicaSetIndex, Run, Time};
+use cairn_types::{BlockRange, Canary, ComponentId, Contents, ReplicaSetIndex, Time};
 use cairn_wire::{Answer, ReadBy, Refusal, Request};
 use futures::future::select;
 
 use crate::{
-    arrived::{Changed, compare},
+    arrived::{Changed, check},
     copies::For,
     event::ObjectEvent,
     local_store::LocalStore,
     owner::{Owned, unreadable::Lost, write::OpError},
     stages::Watch,
 };
-
-/// Lengths and, for what came over the network, checksums.
-pub(super) fn check(contents: &Contents, blocks: u32, verify: bool) -> Result<(), Changed> {
-    if !contents.is_whole(blocks) {
-        return Err(Changed);
-    }
-    if !verify {
-        return Ok(());
-    }
-    let crcs = contents.runs.iter().flat_map(Run::crcs);
-    compare(crcs, contents.data.iter().flat_map(|part| part.chunks_exact(BLOCK_BYTES as usize)))
-}
 
 /// How long a guest's read waits for a copy that is away, where the copies that are there have lost a block. A start after all hosts were
 /// down takes seconds, and one copy is there first; a dead host's copy must not hold up each read for longer.
@@ -135,11 +123,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Reads one copy, checked.
     pub(super) async fn read_leg(&self, leg: Leg, range: BlockRange, by: For) -> Result<Contents, Refusal> {
-        let by = match by {
-            For::Guest => ReadBy::Guest,
-            For::Resync => ReadBy::Resync,
+        let contents = match by {
+            For::Guest => self.ask_leg(leg, range, ReadBy::Guest).await?,
+            For::Resync => self.ask_leg(leg, range, ReadBy::Resync).await?,
+            For::History(snapshot) => self.ask_leg_at(leg, snapshot, range, false).await?,
         };
-        let contents = self.ask_leg(leg, range, by).await?;
         match contents.bad_blocks(range.first) {
             bad if bad.is_empty() => Ok(contents),
             bad => Err(Refusal::BadBlocks(bad)),
@@ -148,7 +136,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// The same; for marks, marks are an answer.
     pub(super) async fn ask_leg(&self, leg: Leg, range: BlockRange, by: ReadBy) -> Result<Contents, Refusal> {
-        let request = Request::Read { to: leg.link.target, range, by };
+        self.ask_leg_for(leg, range.count, Request::Read { to: leg.link.target, range, by }).await
+    }
+
+    /// The answer to a request for so many blocks, checked.
+    pub(super) async fn ask_leg_for(&self, leg: Leg, blocks: u32, request: Request) -> Result<Contents, Refusal> {
         let local = leg.link.host == self.context.env.host();
         let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
         let (Answer::Data { runs }, data) = reply? else {
@@ -156,7 +148,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         let contents = Contents { runs, data: data.into_iter().filter(|d| !d.is_empty()).collect() };
         // The store has just checked a local copy in this very memory; only a copy that travelled is checked again.
-        match check(&contents, range.count, !local) {
+        match check(&contents, blocks, !local) {
             Ok(()) => Ok(contents),
             Err(Changed) => {
                 if !local {

@@ -8,6 +8,7 @@
 //!             Y4  a block that no copy in sync can give keeps nothing else from being copied; when all else is there it is asked for once
 //!                 more, and the target takes a mark for it (`marks`). In a cluster with hosts of releases before marks the resync waits for
 //!                 it instead, and says so: until the block is written, or a copy that has it is in sync
+//!             Y5  what the disk held at its snapshots comes with each piece, before what it holds now (`history`)
 //! Source      the two-step activation answers the trap of an undo after a quick rejoin (docs/fault-model.md)
 //!
 //! A resync that is interrupted (target, source or owner gone) starts over from `stale_since`: which regions were
@@ -269,6 +270,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let lock = Rc::new(self.locks.lock(object_range, true).await);
             self.stage(component, session)?;
             let piece = self.piece_of(set, object_range)?;
+            self.bring_history((component, session), (set, piece.range)).await?;
             if self.copy_piece(component, session, piece, &lock).await? {
                 continue;
             }

@@ -16,11 +16,11 @@ use cairn_wire::Answer;
 
 use super::bodies::New;
 use crate::{
+    arrived::check,
     context::PartsReply,
     local_store::LocalStore,
     owner::{
         Owned,
-        read::check,
         write::{Body, Held, Numbers, Operation, UnderWay},
     },
     stages::Watch,

@@ -72,7 +72,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     Ok(Some(strip)) => drop(gathered.given.insert(leg.link.copy, strip)),
                     Ok(None) => self.member_failed(leg, &Refusal::Lost),
                     Err(Refusal::BadBlocks(blocks)) => gathered.bad.push((leg, blocks)),
-                    Err(refusal) => self.member_failed(leg, &refusal),
+                    Err(refusal) => match by {
+                        For::History(snapshot) => drop(self.history_failed(leg, &[snapshot], &refusal)),
+                        For::Guest | For::Resync => self.member_failed(leg, &refusal),
+                    },
                 }
             }
         }
@@ -139,7 +142,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         RowImage::of(rows, row, &gathered.given).map_err(|why| match why {
             NoImage::TooFew => self.cannot_read((rows, set, row), range, gathered),
-            NoImage::Disagrees { columns, blocks } => self.disagrees((rows, set, row), range, &columns, &blocks),
+            NoImage::Disagrees { columns, blocks } => self.disagrees((rows, set, row), range, by, (&columns, &blocks)),
         })
     }
 
@@ -163,7 +166,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let given = gathered.given.iter().map(|(member, strip)| (*member, strip.slice(first, some.count)));
             let image = RowImage::of(rows, row, &given.collect()).map_err(|why| match why {
                 NoImage::TooFew => self.cannot_read((rows, set, row), some, gathered),
-                NoImage::Disagrees { columns, blocks } => self.disagrees((rows, set, row), some, &columns, &blocks),
+                NoImage::Disagrees { columns, blocks } => {
+                    self.disagrees((rows, set, row), some, by, (&columns, &blocks))
+                }
             })?;
             let role = rows.role(row, member);
             made.push((role, image.strip(role)));
@@ -199,15 +204,17 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         &self,
         (rows, set, row): (Rows, ReplicaSetIndex, u64),
         range: BlockRange,
-        columns: &[u32],
-        blocks: &[u32],
+        by: For,
+        (columns, blocks): (&[u32], &[u32]),
     ) -> OpError {
         let block = |at: &u32| BlockRange::new(range.first + u64::from(*at), 1);
         let each = columns.iter().flat_map(|column| blocks.iter().map(move |at| (*column, at)));
         let lost: Vec<BlockRange> = each.map(|(column, at)| rows.in_set(row, column, block(at))).collect();
         let members = self.state.borrow().readable(set);
         let members: Vec<_> = members.iter().map(|leg| (leg.link.host, leg.link.target.disk_group)).collect();
-        let new = self.unreadable.borrow_mut().lost(set, lost.iter().copied());
+        // What was there at a snapshot says nothing of what is there now.
+        let is_now = !matches!(by, For::History(_));
+        let new = if is_now { self.unreadable.borrow_mut().lost(set, lost.iter().copied()) } else { 0 };
         if new > 0 {
             let (object, name, members) = (self.id, self.name(), members.clone());
             self.context.tell(ObjectEvent::RowDisagrees { object, name, blocks: new, members });

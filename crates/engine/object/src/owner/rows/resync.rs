@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 use cairn_env::Env;
 use cairn_geometry::{RowRole, Rows};
-use cairn_types::{BlockRange, ComponentId, Contents, ReplicaSetIndex, SessionId};
+use cairn_types::{BlockRange, ComponentId, Contents, ReplicaSetIndex, SessionId, SnapshotId};
 
 use super::image::Gathered;
 use crate::{
@@ -48,6 +48,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.not_draining().await.ok()?;
             let lock = Rc::new(self.locks.lock(of_disk, true).await);
             self.stage(component, session)?;
+            self.bring_history((component, session), (set, blocks)).await?;
             if self.copy_strips(rows, target, (set, blocks), &lock).await? {
                 continue;
             }
@@ -104,6 +105,56 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             }
         };
         self.bring(target.component, target.session, (set, range, contents), lock).await.map(|()| true)
+    }
+
+    /// What the target held at a snapshot, as its twin has it, or made from other members; marks where they cannot give it.
+    pub(in crate::owner) async fn row_held_at(
+        self: &Rc<Self>,
+        rows: Rows,
+        (component, set): (ComponentId, ReplicaSetIndex),
+        (snapshot, range): (SnapshotId, BlockRange),
+    ) -> Result<Contents, OpError> {
+        let Some(link) = self.state.borrow().link_of(component) else { return Err(OpError::NeedsRows) };
+        let legs = self.state.borrow().readable(set);
+        for twin in legs.into_iter().filter(|leg| leg.link.copy == link.copy && leg.component != component) {
+            if let Ok(contents) = self.read_leg(twin, range, For::History(snapshot)).await {
+                return Ok(contents);
+            }
+        }
+        let mut contents = Contents::default();
+        for row in rows.rows_of(range) {
+            let some = rows.strip_range(row).intersection(range).expect("a row of these blocks");
+            let made = self.strip_held_at((rows, set, link.copy), component, (snapshot, some), &mut contents).await;
+            match made {
+                Err(OpError::Unreadable(_)) => {}
+                made => {
+                    made?;
+                    continue;
+                }
+            }
+            for block in some.first..some.end() {
+                let one = (snapshot, BlockRange::new(block, 1));
+                match self.strip_held_at((rows, set, link.copy), component, one, &mut contents).await {
+                    Err(OpError::Unreadable(_)) => contents.push_bad(0),
+                    made => made?,
+                }
+            }
+        }
+        Ok(contents)
+    }
+
+    async fn strip_held_at(
+        self: &Rc<Self>,
+        of: (Rows, ReplicaSetIndex, u32),
+        but: ComponentId,
+        (snapshot, range): (SnapshotId, BlockRange),
+        contents: &mut Contents,
+    ) -> Result<(), OpError> {
+        let mut gathered = Gathered::but(Some(but));
+        for (role, strip) in self.strip_of(of, range, For::History(snapshot), &mut gathered).await? {
+            strip.tell(matches!(role, RowRole::Parity(_)), contents);
+        }
+        Ok(())
     }
 
     /// What a member in sync with the same index has; none where there is none, or it cannot give all of it.

@@ -1,0 +1,45 @@
+//! The snapshots of the cluster in memory.
+
+use cairn_api::{ApiError, ApiResult, v1::*};
+
+/// All of them, the oldest first.
+#[derive(Default)]
+pub struct Snapshots(Vec<Snapshot>);
+
+impl Snapshots {
+    /// Those of a disk.
+    pub fn of(&self, disk: &str) -> Vec<Snapshot> {
+        self.0.iter().filter(|one| one.disk == disk).cloned().collect()
+    }
+
+    /// Of all these disks, or of none.
+    pub fn take(&mut self, name: &str, disks: &[Disk]) -> ApiResult<Vec<Snapshot>> {
+        if let Some(known) = disks.iter().find(|disk| self.of(&disk.summary.name).iter().any(|one| one.name == name)) {
+            let text =
+                format!("disk {} has a snapshot {name:?} already: delete it, or take another name", known.summary.name);
+            return Err(ApiError::refused(text));
+        }
+        let id = format!("{:016x}", self.0.len() + 1);
+        let one = |disk: &Disk| Snapshot {
+            disk: disk.summary.name.clone(),
+            name: name.to_owned(),
+            id: id.clone(),
+            created_unix_ms: 0,
+            size_bytes: disk.summary.size_bytes,
+        };
+        let taken: Vec<Snapshot> = disks.iter().map(one).collect();
+        self.0.extend(taken.iter().cloned());
+        Ok(taken)
+    }
+
+    /// One of them goes.
+    pub fn delete(&mut self, snapshot: &str) -> ApiResult<()> {
+        let (disk, name) = split_snapshot(snapshot)?;
+        let before = self.0.len();
+        self.0.retain(|one| (one.disk.as_str(), one.name.as_str()) != (disk, name));
+        match self.0.len() < before {
+            true => Ok(()),
+            false => Err(ApiError::not_found(format!("disk {disk} has no snapshot {name:?}"))),
+        }
+    }
+}

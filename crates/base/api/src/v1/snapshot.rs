@@ -1,0 +1,85 @@
+//! Snapshots of disks.
+
+use cairn_types::SNAPSHOT_NAME_BYTES_MAX;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use super::name::check_name;
+
+/// Disks of which one snapshot is taken together, at most.
+pub const SNAPSHOT_DISKS_MAX: usize = 64;
+
+/// A moment of a disk that can be read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Snapshot {
+    /// The disk's name.
+    pub disk: String,
+    /// Its own name: guests and tools open it as DISK@NAME, read-only.
+    pub name: String,
+    /// Its id: another snapshot of that name, taken later, has another one.
+    pub id: String,
+    /// When it was taken, in milliseconds since 1970, by the clock of the host that was asked.
+    pub created_unix_ms: u64,
+    /// The size of the disk then.
+    pub size_bytes: u64,
+}
+
+/// A snapshot to be taken.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotCreate {
+    /// Its name, which no other snapshot of these disks has.
+    pub name: String,
+    /// The disks, by name or id: all are cut at one moment, or none is.
+    pub disks: Vec<String>,
+}
+
+impl crate::Request for SnapshotCreate {
+    fn validate(&self) -> crate::ApiResult<()> {
+        check_name("snapshot", &self.name)?;
+        if self.name.len() > SNAPSHOT_NAME_BYTES_MAX {
+            let text =
+                format!("a snapshot's name has {} bytes, the most is {SNAPSHOT_NAME_BYTES_MAX}", self.name.len());
+            return Err(crate::ApiError::invalid(text).remedy("Choose a shorter one"));
+        }
+        if self.disks.is_empty() || self.disks.len() > SNAPSHOT_DISKS_MAX {
+            let text = format!("a snapshot is of 1 to {SNAPSHOT_DISKS_MAX} disks, not of {}", self.disks.len());
+            return Err(crate::ApiError::invalid(text).remedy("Name the disks of one machine"));
+        }
+        Ok(())
+    }
+}
+
+/// A snapshot's disk and its own name.
+///
+/// # Errors
+/// It is not of the form DISK@NAME.
+pub fn split_snapshot(text: &str) -> crate::ApiResult<(&str, &str)> {
+    match text.split_once('@') {
+        Some((disk, name)) if !disk.is_empty() && !name.is_empty() => Ok((disk, name)),
+        _ => Err(crate::ApiError::invalid(format!("{text:?} is no snapshot"))
+            .remedy("Name it as DISK@NAME; `cairn snapshot list DISK` has those of a disk")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Request as _;
+
+    #[test]
+    fn snapshots_that_cannot_be_are_refused_in_words() {
+        let create = |name: &str, disks: &[&str]| {
+            let disks = disks.iter().map(|disk| (*disk).to_owned()).collect();
+            SnapshotCreate { name: name.into(), disks }.validate().map_err(|error| error.message)
+        };
+        assert_eq!(create("before-update", &["vm-1", "vm-2"]), Ok(()));
+        assert!(create("a@b", &["vm-1"]).is_err());
+        assert!(create(&"n".repeat(65), &["vm-1"]).unwrap_err().contains("65 bytes"));
+        assert!(create("a", &[]).unwrap_err().contains("not of 0"));
+        assert_eq!(split_snapshot("vm-1@a"), Ok(("vm-1", "a")));
+        for bad in ["vm-1", "@a", "vm-1@", ""] {
+            assert!(split_snapshot(bad).is_err(), "{bad}");
+        }
+    }
+}

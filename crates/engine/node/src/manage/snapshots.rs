@@ -1,0 +1,120 @@
+//! Snapshots, as administrators ask for them.
+//!
+//! Promises    one of several disks is of one moment, or there is none: all are held before the first is cut, and stay so until they are
+//!             what came of an attempt that failed is deleted again, as far as owners answer
+//! Not here    how a disk is held and cut (`object`)
+
+use std::time::Duration;
+
+use cairn_api::{ApiError, ApiResult, Request as _, v1};
+use cairn_directory::CatalogueEntry;
+use cairn_env::Env;
+use cairn_types::{Feature, ObjectId, SnapshotId};
+use cairn_wire::OwnerCommand;
+use futures::future::join_all;
+
+use crate::node::Node;
+
+/// For so long guests of several disks wait at most.
+const HELD_FOR: Duration = Duration::from_secs(2);
+
+/// Disks of which a snapshot is taken.
+type Disks = [(ObjectId, CatalogueEntry)];
+
+impl<E: Env> Node<E> {
+    pub(crate) async fn snapshot_list(&self, disk: String) -> ApiResult<Vec<v1::Snapshot>> {
+        let (object, entry) = self.known_disk(&disk).await?;
+        let config = self.config_of(object, &entry).await?;
+        let name = entry.name.as_str();
+        Ok(config.past.iter().flat_map(|past| &past.snapshots).map(|snapshot| shown(name, snapshot)).collect())
+    }
+
+    pub(crate) async fn snapshot_create(&self, request: v1::SnapshotCreate) -> ApiResult<Vec<v1::Snapshot>> {
+        request.validate()?;
+        self.check_is_on(Feature::Snapshots, "a snapshot")?;
+        let mut disks: Vec<(ObjectId, CatalogueEntry)> = Vec::new();
+        for disk in &request.disks {
+            let (object, entry) = self.known_disk(disk).await?;
+            if disks.iter().any(|(known, _)| *known == object) {
+                return Err(ApiError::invalid(format!("disk {} is named twice", entry.name.as_str())));
+            }
+            disks.push((object, entry));
+        }
+        let env = &self.inner.env;
+        let (id, now) = (SnapshotId(env.random_u64()), env.unix_ms());
+        let held = (disks.len() > 1).then(|| env.random_u64());
+        let done = match held {
+            Some(number) => self.hold(&disks, number).await,
+            None => Ok(()),
+        };
+        let done = match done {
+            Ok(()) => {
+                self.take(
+                    &disks,
+                    OwnerCommand::TakeSnapshot { id, name: request.name.clone(), created_unix_ms: now, held },
+                )
+                .await
+            }
+            held => held,
+        };
+        if let Err(error) = done {
+            // It may be there where no answer came.
+            self.everywhere(&disks, &OwnerCommand::DeleteSnapshot { id }).await;
+            return Err(error);
+        }
+        let mut all = Vec::with_capacity(disks.len());
+        for (object, entry) in &disks {
+            let config = self.config_of(*object, entry).await?;
+            let snapshot = config.past.as_ref().and_then(|past| past.snapshot(id));
+            all.extend(snapshot.map(|snapshot| shown(entry.name.as_str(), snapshot)));
+        }
+        Ok(all)
+    }
+
+    pub(crate) async fn snapshot_delete(&self, snapshot: String) -> ApiResult<()> {
+        let (disk, name) = v1::split_snapshot(&snapshot)?;
+        let (object, entry) = self.known_disk(disk).await?;
+        let config = self.config_of(object, &entry).await?;
+        let Some(found) = config.past.as_ref().and_then(|past| past.named(name)) else {
+            return Err(ApiError::not_found(format!("disk {disk} has no snapshot {name:?}"))
+                .remedy(format!("See `cairn snapshot list {disk}`")));
+        };
+        self.to_owner(object, &entry.hint_hosts, OwnerCommand::DeleteSnapshot { id: found.id }).await.map(drop)
+    }
+
+    /// Holds all of them.
+    async fn hold(&self, disks: &Disks, number: u64) -> ApiResult<()> {
+        let for_ms = HELD_FOR.as_millis() as u32;
+        self.take(disks, OwnerCommand::Hold { number, for_ms }).await
+    }
+
+    /// Has all owners do something; the first that does not is told of.
+    async fn take(&self, disks: &Disks, command: OwnerCommand) -> ApiResult<()> {
+        let several = disks.len() > 1;
+        for ((_, entry), answer) in disks.iter().zip(self.everywhere(disks, &command).await) {
+            answer.map_err(|error| {
+                let text = format!("disk {}: {}", entry.name.as_str(), error.message);
+                let text = if several { format!("no snapshot was taken: {text}") } else { text };
+                ApiError { message: text, ..error }
+            })?;
+        }
+        Ok(())
+    }
+
+    async fn everywhere(&self, disks: &Disks, command: &OwnerCommand) -> Vec<ApiResult<()>> {
+        let asked = disks.iter().map(|(object, entry)| async move {
+            self.to_owner(*object, &entry.hint_hosts, command.clone()).await.map(drop)
+        });
+        join_all(asked).await
+    }
+}
+
+fn shown(disk: &str, snapshot: &cairn_types::Snapshot) -> v1::Snapshot {
+    v1::Snapshot {
+        disk: disk.to_owned(),
+        name: snapshot.name.clone(),
+        id: format!("{:016x}", snapshot.id.0),
+        created_unix_ms: snapshot.created_unix_ms,
+        size_bytes: snapshot.size_bytes,
+    }
+}

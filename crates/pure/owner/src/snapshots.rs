@@ -1,0 +1,86 @@
+//! Snapshots of a disk: which may be taken, what the record says of them, and what components are told.
+//!
+//! Promises    what a snapshot has is decided when the record names it: all operations up to its cut, and nothing later
+//!             a component's list is that of the record, with a number above that of each list before
+//! Assumes     nothing is under way when a snapshot is cut
+//! Not here    how that comes to be, and who has answered (`object`); what components keep (`store`)
+
+use std::fmt;
+
+use cairn_types::{ComponentOp, ObjectConfig, OpId, Past, SNAPSHOTS_MAX, Snapshot, SnapshotId};
+
+use crate::state::State;
+
+/// Why a snapshot is not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotTaken {
+    /// The disk has one of that name.
+    Named(String),
+    /// It has as many as there may be.
+    TooMany,
+    /// A part of it is going over to another layout: what it holds is not all in one place.
+    GoesOver,
+}
+
+impl fmt::Display for NotTaken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Named(name) => write!(f, "the disk has a snapshot {name:?} already: delete it, or take another name"),
+            Self::TooMany => write!(f, "the disk has {SNAPSHOTS_MAX} snapshots, which is the most: delete one of them"),
+            Self::GoesOver => f.write_str(
+                "a part of the disk is going over to another layout: ask again when that has come to its end",
+            ),
+        }
+    }
+}
+
+impl State {
+    /// Whether a snapshot of this name may be taken.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_take(&self, name: &str) -> Result<(), NotTaken> {
+        let config = self.config();
+        let past = config.past.as_ref();
+        if past.is_some_and(|past| past.named(name).is_some()) {
+            return Err(NotTaken::Named(name.into()));
+        }
+        if past.is_some_and(|past| past.snapshots.len() >= SNAPSHOTS_MAX) {
+            return Err(NotTaken::TooMany);
+        }
+        if config.addresses.moving().is_some() { Err(NotTaken::GoesOver) } else { Ok(()) }
+    }
+
+    /// The configuration of a disk that has a past, of no snapshots: whoever owns it next looks for cuts that came to nothing.
+    pub fn config_with_past(&self) -> ObjectConfig {
+        let mut next = (**self.config()).clone();
+        next.past.get_or_insert_default();
+        next
+    }
+
+    /// The configuration with one snapshot more.
+    pub fn config_with_snapshot(&self, snapshot: Snapshot) -> ObjectConfig {
+        let mut next = self.config_with_past();
+        next.decided = next.decided.max(snapshot.cut);
+        next.past.get_or_insert_default().snapshots.push(snapshot);
+        next
+    }
+
+    /// The configuration without a snapshot.
+    pub fn config_without_snapshot(&self, id: SnapshotId) -> ObjectConfig {
+        let mut next = (**self.config()).clone();
+        next.past.iter_mut().for_each(|past| past.snapshots.retain(|snapshot| snapshot.id != id));
+        next
+    }
+
+    /// What each component is told of its cuts: those of the record, and one that is being made. None: the disk never had any.
+    pub fn cuts(&mut self, made: Option<(SnapshotId, OpId)>) -> Option<ComponentOp> {
+        let cuts = self.config().past.as_ref().map(Past::cuts)?;
+        let settled = self.settled();
+        let at = self.number();
+        Some(ComponentOp::Cuts { at, settled, cuts: cuts.into_iter().chain(made).collect() })
+    }
+}
+
+#[cfg(test)]
+mod tests;
