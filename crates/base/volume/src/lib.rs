@@ -3,6 +3,7 @@
 //! Promises    a request that returned `Ok` is durable (writes) or linearizable per 4 KiB block (reads)
 //!             a request of a guest that left is not begun any more, as far as its leaving can be known
 //! Assumes     the front end checked bounds and alignment: offsets and lengths are multiples of 512, inside the disk
+//!             the front end asks a read-only disk for nothing that would change it
 //! Not here    protocols (`nbd`), ownership, placement
 #![forbid(unsafe_code)]
 
@@ -40,6 +41,8 @@ pub struct VolumeInfo {
     pub size_bytes: u64,
     /// None of a mirror, and of a disk of which only the name is known.
     pub alignment: Option<Alignment>,
+    /// It takes no change. The front end tells its client, and refuses writes, zeroes and trims without asking the disk.
+    pub read_only: bool,
     /// For people: "mirror, FTT 1".
     pub description: String,
 }
@@ -163,6 +166,9 @@ pub trait Exports: Clone + 'static {
         let _ = name;
         future::ready(None)
     }
+    /// Whether the disk of that name is read-only, by its name alone: what `open` returns says the same. Some clients are told before
+    /// it is open, and opening takes as long as the rest of a lease where an owner has died.
+    fn is_read_only(&self, name: &str) -> bool;
     /// The disk of that name; `None` when there is none.
     fn open(&self, name: &str) -> impl Future<Output = Result<Option<Self::Volume>, VolumeError>> + 'static;
 }

@@ -89,6 +89,7 @@ impl Volume for MemoryVolume {
             name: "disk".to_owned(),
             size_bytes,
             alignment: None,
+            read_only: false,
             description: "in memory".to_owned(),
         }
     }
@@ -137,6 +138,9 @@ impl Exports for OneDisk {
     type Volume = MemoryVolume;
     fn list(&self) -> impl Future<Output = Vec<String>> + 'static {
         ready(["broken", "disk", "leaving"].map(str::to_owned).to_vec())
+    }
+    fn is_read_only(&self, _: &str) -> bool {
+        false
     }
     fn open(&self, name: &str) -> impl Future<Output = Result<Option<MemoryVolume>, VolumeError>> + 'static {
         ready(match name {

@@ -91,6 +91,7 @@ impl<E: Env> Node<E> {
             name: entry.name.as_str().to_owned(),
             size_bytes,
             alignment,
+            read_only: false,
             description: format!("Cairn disk, policy {}", entry.policy_name.as_str()),
         };
         Ok(Some(DiskClient::new(&self.inner.objects, object, info, entry.hint_hosts)))
@@ -117,11 +118,17 @@ impl<E: Env> Node<E> {
             name: format!("{}@{}", entry.name.as_str(), named.name),
             size_bytes: named.size_bytes,
             alignment: alignment_of(&config.addresses.last().layout),
+            read_only: true,
             description: format!("snapshot of a Cairn disk, policy {}", entry.policy_name.as_str()),
         };
         let id = named.id;
         Ok(Some(SnapshotReader::new(&self.inner.objects, config, id, info)))
     }
+}
+
+/// A disk's name and that of its snapshot, where the name is of one: no disk's name has the character between them.
+fn snapshot_of(name: &str) -> Option<(&str, &str)> {
+    name.split_once('@')
 }
 
 /// How requests to a disk in rows are best aligned.
@@ -149,10 +156,14 @@ impl<E: Env> Exports for NodeExports<E> {
         async move { node.shard_to_serve(&name).await }
     }
 
+    fn is_read_only(&self, name: &str) -> bool {
+        snapshot_of(name).is_some()
+    }
+
     fn open(&self, name: &str) -> impl Future<Output = Result<Option<Self::Volume>, VolumeError>> + 'static {
         let (node, name) = (self.node.clone(), name.to_owned());
         async move {
-            match name.split_once('@') {
+            match snapshot_of(&name) {
                 Some((disk, snapshot)) => Ok(node.open_snapshot(disk, snapshot).await?.map(NodeVolume::Snapshot)),
                 None => Ok(node.open_disk(&name).await?.map(NodeVolume::Disk)),
             }

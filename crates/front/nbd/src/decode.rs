@@ -175,10 +175,10 @@ mod tests {
     use super::*;
     use crate::{
         request::Command,
-        wire::{REQUEST_MAGIC, cmd},
+        wire::{Errno, REQUEST_MAGIC, cmd},
     };
 
-    const TERMS: Terms = Terms { size_bytes: 1 << 20, structured: true, base_allocation: true };
+    const TERMS: Terms = Terms { size_bytes: 1 << 20, read_only: false, structured: true, base_allocation: true };
 
     fn encode(request: &Request) -> Vec<u8> {
         let mut bytes = REQUEST_MAGIC.to_be_bytes().to_vec();
@@ -294,6 +294,18 @@ mod tests {
                 }
                 Plan::Refuse(..) => {}
                 Plan::Disconnect => prop_assert_eq!(request.command, cmd::DISC),
+            }
+        }
+
+        /// Goal: a read-only disk is never asked for a change, and for all else it is a disk like others. Method: any request is judged
+        /// with and without.
+        #[test]
+        fn a_read_only_disk_differs_in_what_would_change_it(request in any_request()) {
+            let planned = plan(&request, &Terms { read_only: true, ..TERMS });
+            if [cmd::WRITE, cmd::TRIM, cmd::WRITE_ZEROES].contains(&request.command) {
+                prop_assert!(matches!(planned, Plan::Refuse(Errno::NotPermitted, _)), "{:?}", planned);
+            } else {
+                prop_assert_eq!(planned, plan(&request, &TERMS));
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use std::io;
 
-use cairn_volume::{Exports, Volume, VolumeError};
+use cairn_volume::{Exports, Volume, VolumeError, VolumeInfo};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::{
@@ -45,11 +45,17 @@ struct Agreed {
 }
 
 impl Agreed {
-    /// What it means for requests to that disk. `size_bytes` is what the client was told: a disk that grows meanwhile is seen on the
-    /// next connection.
-    fn terms(&self, size_bytes: u64, name: &str) -> Terms {
+    /// What the client is told of what that disk takes.
+    fn flags(&self, info: &VolumeInfo) -> u16 {
+        transmission_flags(self.structured, info.read_only)
+    }
+
+    /// What it means for requests to that disk. `info` is what the client was told: a disk that grows meanwhile is seen on the next
+    /// connection.
+    fn terms(&self, info: &VolumeInfo, name: &str) -> Terms {
         Terms {
-            size_bytes,
+            size_bytes: info.size_bytes,
+            read_only: info.read_only,
             structured: self.structured,
             base_allocation: self.base_allocation_for.as_deref() == Some(name),
         }
@@ -223,12 +229,12 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
             ClientOption::Info(query) | ClientOption::Go(query) => match self.open(&query.name).await {
                 Err((error, text)) => self.refuse(code, error, &text),
                 Ok(volume) => {
-                    let flags = transmission_flags(self.agreed.structured);
                     let info = volume.info();
+                    let flags = self.agreed.flags(&info);
                     put_export_info(&mut self.out, code, &query.wants, &info, flags);
                     put_reply(&mut self.out, code, rep::ACK, &[]);
                     if code == opt::GO {
-                        let terms = self.agreed.terms(info.size_bytes, &query.name);
+                        let terms = self.agreed.terms(&info, &query.name);
                         return Ok(Some(Outcome::Chosen(Chosen { volume, terms })));
                     }
                 }
@@ -283,14 +289,13 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
     }
 
     fn export_name(&mut self, volume: E::Volume, name: &str) -> Chosen<E::Volume> {
-        let size_bytes = volume.info().size_bytes;
-        self.out.extend_from_slice(&size_bytes.to_be_bytes());
-        let flags = transmission_flags(self.agreed.structured);
-        self.out.extend_from_slice(&flags.to_be_bytes());
+        let info = volume.info();
+        self.out.extend_from_slice(&info.size_bytes.to_be_bytes());
+        self.out.extend_from_slice(&self.agreed.flags(&info).to_be_bytes());
         if !self.agreed.no_zeroes {
             self.out.extend_from_slice(&[0; 124]);
         }
-        Chosen { volume, terms: self.agreed.terms(size_bytes, name) }
+        Chosen { volume, terms: self.agreed.terms(&info, name) }
     }
 
     fn refuse(&mut self, code: u32, error: u32, text: &str) {

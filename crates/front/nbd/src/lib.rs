@@ -2,6 +2,7 @@
 //!
 //! Promises    every request gets the answer that the protocol names for it; a malformed one gets the protocol's error or a
 //!             closed connection, and memory per connection stays within [`Limits`]
+//!             a client learns that a disk is read-only, and such a disk is never asked for a change
 //! Assumes     it runs inside a tokio `LocalSet` (the volumes' futures are not `Send`): one task per connection, on the shard
 //!             that called [`serve_unix`] or [`serve_tcp`]
 //! Not here    TLS (STARTTLS is refused by policy), extended headers (64-bit lengths), what a disk is (`volume`)

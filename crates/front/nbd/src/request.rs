@@ -1,6 +1,7 @@
 //! Requests: 28 bytes to a value, and what the disk's bounds make of it. No I/O.
 //!
 //! Promises    what [`plan`] lets through is a multiple of 512, inside the disk, and within the payload limit
+//!             nothing that would change a read-only disk is let through
 //! Source      "NBD protocol", sections "Transmission" and "Request types"
 
 use cairn_types::SECTOR_BYTES;
@@ -110,11 +111,23 @@ pub enum Command {
     },
 }
 
+impl Command {
+    /// Whether the disk is another one afterwards.
+    fn changes_the_disk(self) -> bool {
+        match self {
+            Self::Write { .. } | Self::WriteZeroes { .. } | Self::Trim { .. } => true,
+            Self::Read { .. } | Self::Flush | Self::BlockStatus { .. } | Self::Cache { .. } => false,
+        }
+    }
+}
+
 /// What was negotiated, as far as requests are judged by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
     /// Bytes of the disk when it was opened.
     pub size_bytes: u64,
+    /// Whether the disk takes no change.
+    pub read_only: bool,
     /// Answers go in chunks.
     pub structured: bool,
     /// `base:allocation` was selected.
@@ -149,6 +162,10 @@ pub fn plan(request: &Request, terms: &Terms) -> Plan {
         }
         _ => return Plan::Refuse(Errno::Invalid, "this server does not know the command"),
     };
+    // First of all refusals: no other range and no other flags would help.
+    if terms.read_only && command.changes_the_disk() {
+        return Plan::Refuse(Errno::NotPermitted, "the disk is read-only");
+    }
     if has(!allowed) {
         return Plan::Refuse(Errno::Invalid, "the command does not take these flags");
     }

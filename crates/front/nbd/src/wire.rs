@@ -63,6 +63,7 @@ pub mod info {
 #[allow(missing_docs)]
 pub mod tflag {
     pub const HAS_FLAGS: u16 = 1 << 0;
+    pub const READ_ONLY: u16 = 1 << 1;
     pub const SEND_FLUSH: u16 = 1 << 2;
     pub const SEND_FUA: u16 = 1 << 3;
     pub const SEND_TRIM: u16 = 1 << 5;
@@ -124,26 +125,25 @@ pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 /// Announced preferred request size, in bytes.
 pub const PREFERRED_BYTES: u32 = 4096;
 
-/// What this server offers on every disk.
+/// What this server offers on a disk.
 ///
 /// Multi-conn promises that a flush on one connection covers writes answered on all: true, as every answered write is durable.
-pub fn transmission_flags(structured: bool) -> u16 {
-    let always = tflag::HAS_FLAGS
-        | tflag::SEND_FLUSH
-        | tflag::SEND_FUA
-        | tflag::SEND_TRIM
-        | tflag::SEND_WRITE_ZEROES
-        | tflag::CAN_MULTI_CONN
-        | tflag::SEND_CACHE
-        | tflag::SEND_FAST_ZERO;
+pub fn transmission_flags(structured: bool, read_only: bool) -> u16 {
+    let always = tflag::HAS_FLAGS | tflag::SEND_FLUSH | tflag::SEND_FUA | tflag::CAN_MULTI_CONN | tflag::SEND_CACHE;
+    // A flag offers what it names: commands that are refused are not offered.
+    let changes =
+        if read_only { tflag::READ_ONLY } else { tflag::SEND_TRIM | tflag::SEND_WRITE_ZEROES | tflag::SEND_FAST_ZERO };
     // "Do not fragment" means something only where answers come in chunks.
-    if structured { always | tflag::SEND_DF } else { always }
+    let chunks = if structured { tflag::SEND_DF } else { 0 };
+    always | changes | chunks
 }
 
 /// Error numbers of answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Errno {
+    /// A change to a disk that is read-only.
+    NotPermitted = 1,
     /// The disk cannot be read or written.
     Io = 5,
     /// Not a request that the disk takes.

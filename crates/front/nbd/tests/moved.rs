@@ -37,6 +37,9 @@ impl Exports for Shard {
     fn shard_to_serve(&self, name: &str) -> impl Future<Output = Option<usize>> + 'static {
         std::future::ready(name.starts_with("far").then_some(1))
     }
+    fn is_read_only(&self, name: &str) -> bool {
+        self.0.is_read_only(name)
+    }
     fn open(&self, name: &str) -> impl Future<Output = Result<Option<RamDisk>, VolumeError>> + 'static {
         self.0.open(name)
     }

@@ -9,8 +9,8 @@ use cairn_volume::VolumeError;
 use support::{
     Served,
     client::{
-        BLOCK_STATUS, CACHE, Client, DISC, EINVAL, ENOSPC, FLUSH, GO, READ, TRIM, WRITE, WRITE_ZEROES, export_query,
-        meta_query,
+        BLOCK_STATUS, CACHE, Client, DISC, EINVAL, ENOSPC, EPERM, FLUSH, GO, READ, TRIM, WRITE, WRITE_ZEROES,
+        export_query, meta_query,
     },
     ramdisk::Faults,
     serve,
@@ -195,6 +195,59 @@ fn ranges_and_flags_are_judged_as_the_protocol_says() {
         c.send(WRITE, 0, 0, !511);
         assert!(c.is_closed(), "4 GiB are not read past");
     }
+    served.stop();
+}
+
+/// Goal: a client learns that a disk is read-only, and no request of it changes the disk or reaches it that would. Method: the flags in
+/// each way that they are told; each kind of request, and how many the disk has had afterwards.
+#[test]
+fn a_read_only_disk_is_told_as_such_and_takes_no_change() {
+    let served = one_disk();
+    served.disk("disk", |d| {
+        d.fill();
+        d.set_read_only();
+    });
+    let before = served.disk("disk", |d| d.contents());
+    let mut asked = 0;
+    for structured in [false, true] {
+        let mut c = Client::unix(&served.socket()).go("disk", structured);
+        // HAS_FLAGS, READ_ONLY, SEND_FLUSH, SEND_FUA; CAN_MULTI_CONN, SEND_CACHE; SEND_DF
+        assert_eq!((c.size, c.flags), (8 * MIB, if structured { 0x058f } else { 0x050f }));
+        let refused = [
+            (TRIM, 0, 0, 4096),
+            (TRIM, FUA, 8 * MIB, 512),
+            (WRITE_ZEROES, 0, 0, 4096),
+            (WRITE_ZEROES, NO_HOLE, 512, 512),
+            (WRITE_ZEROES, FAST_ZERO | NO_HOLE, 0, 4096),
+            (WRITE_ZEROES, DF, 1, 0),
+        ];
+        for (command, flags, offset, len) in refused {
+            assert_eq!(c.ask(command, flags, offset, len).error, EPERM, "{command} {flags:#x} {offset}+{len}");
+        }
+        // The payload is read past, as that of any refused write.
+        for (offset, len) in [(0, 4096), (0, 512), (3, 100), (8 * MIB, 512), (0, (32 << 20) + 512)] {
+            let answer = c.write(offset, &vec![7; len]);
+            assert_eq!((answer.error, answer.text.is_empty()), (EPERM, !structured), "{offset}+{len}");
+        }
+        assert_eq!(served.disk("disk", |d| d.counts()), (asked, 0), "the disk is not asked");
+        assert_eq!(c.read(0, 8 << 20), before);
+        for (command, len) in [(FLUSH, 0), (CACHE, 4096)] {
+            assert_eq!(c.ask(command, 0, 0, len).error, 0);
+        }
+        asked += 3;
+        if structured {
+            assert_eq!(c.ask(BLOCK_STATUS, 0, 0, 4096).extents, [(4096, 0)]);
+            asked += 1;
+        }
+        assert_eq!(served.disk("disk", |d| d.counts()), (asked, 0));
+    }
+    assert_eq!(served.disk("disk", |d| d.contents()), before);
+    let mut c = Client::tcp(served.tcp()).greet(3);
+    let info = c.option(6, &export_query("disk", &[]));
+    assert_eq!(info[0].1[10..], [0x05, 0x0f], "told without opening");
+    c.send_option(1, b"disk");
+    assert_eq!((c.u64(), c.u16()), (8 * MIB, 0x050f));
+    assert_eq!(c.write(0, &[7; 512]).error, EPERM);
     served.stop();
 }
 

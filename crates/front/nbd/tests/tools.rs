@@ -50,6 +50,42 @@ fn nbdinfo_sees_every_capability_and_all_names() {
     served.stop();
 }
 
+/// Goal: real clients see a read-only disk as such: they read it, and none begins to write. Method: what nbdinfo tells of it; copies from
+/// it and to it; QEMU opens it for reading and for writing.
+#[test]
+fn tools_read_a_read_only_disk_and_do_not_write_it() {
+    let served = serve(&[("disk", 8 * MIB)], Options::default());
+    served.disk("disk", |d| {
+        d.fill();
+        d.set_read_only();
+    });
+    let before = served.disk("disk", |d| d.contents());
+    std::fs::write(served.file("in.img"), vec![7; before.len()]).expect("write the image");
+    for uri in uris(&served, "disk") {
+        let out = tool("libnbd-bin", "nbdinfo", &["--json", &uri]);
+        let json: Value = serde_json::from_str(&out).expect("JSON");
+        let export = &json["exports"][0];
+        assert_eq!(export["is_read_only"], true);
+        for what in ["trim", "zero", "fast_zero"] {
+            assert_eq!(export[format!("can_{what}")], false, "{what}");
+        }
+        for what in ["cache", "df", "flush", "fua", "multi_conn"] {
+            assert_eq!(export[format!("can_{what}")], true, "{what}");
+        }
+        tool("libnbd-bin", "nbdcopy", &[&uri, &served.file("out.img")]);
+        assert_eq!(std::fs::read(served.file("out.img")).expect("read the copy"), before);
+        let copied = try_tool("libnbd-bin", "nbdcopy", &[&served.file("in.img"), &uri]);
+        assert!(!copied.status.success());
+        let read = ["-r", "-f", "raw", "-c", "read 0 8M", &uri];
+        assert!(tool("qemu-utils", "qemu-io", &read).contains("read 8388608/8388608"));
+        let written = try_tool("qemu-utils", "qemu-io", &["-f", "raw", "-c", "write 0 4k", &uri]);
+        let is_refused = !written.status.success() && String::from_utf8_lossy(&written.stderr).contains("can't open");
+        assert!(is_refused, "it is not even opened: {written:?}");
+    }
+    assert_eq!(served.disk("disk", |d| d.contents()), before);
+    served.stop();
+}
+
 #[test]
 fn nbdinfo_map_shows_holes_and_data() {
     let served = serve(&[("disk", 3 * MIB)], Options::default());

@@ -27,7 +27,7 @@ use vhost::{
 };
 
 use crate::{
-    device::{EVENT_IDX, FEATURES, PROTOCOL_FEATURES, RING_ENTRIES_MAX, RINGS_MAX, Told, config},
+    device::{EVENT_IDX, PROTOCOL_FEATURES, RING_ENTRIES_MAX, RINGS_MAX, Told, config},
     inflight::Regions,
     memory::Memory,
     session::Order,
@@ -45,6 +45,8 @@ struct Ring {
 /// What one front end has said so far.
 pub(crate) struct Control {
     disk: Disk,
+    /// Features that the front end may use.
+    offered: u64,
     features: u64,
     regions: Option<Regions>,
     rings: Vec<Ring>,
@@ -59,9 +61,17 @@ enum Disk {
 }
 
 /// Serves the control connection until the front end leaves, or says what it must not. Blocks.
-pub(crate) fn serve(connection: UnixStream, told: mpsc::Receiver<Told>, orders: UnboundedSender<Order>, disk: &str) {
+///
+/// `offered` are the disk's features. A front end that comes back asks for them first of all, so they are known before it is open.
+pub(crate) fn serve(
+    connection: UnixStream,
+    offered: u64,
+    told: mpsc::Receiver<Told>,
+    orders: UnboundedSender<Order>,
+    disk: &str,
+) {
     let rings = (0..RINGS_MAX).map(|_| Ring::default()).collect();
-    let control = Control { disk: Disk::Coming(told), features: 0, regions: None, rings, orders };
+    let control = Control { disk: Disk::Coming(told), offered, features: 0, regions: None, rings, orders };
     let mut handler = BackendReqHandler::from_stream(connection, Arc::new(Mutex::new(control)));
     loop {
         match handler.handle_request() {
@@ -120,11 +130,11 @@ impl VhostUserBackendReqHandlerMut for Control {
     }
 
     fn get_features(&mut self) -> Result<u64> {
-        Ok(FEATURES)
+        Ok(self.offered)
     }
 
     fn set_features(&mut self, features: u64) -> Result<()> {
-        if features & !FEATURES != 0 {
+        if features & !self.offered != 0 {
             return Err(Error::FeatureMismatch);
         }
         self.features = features;

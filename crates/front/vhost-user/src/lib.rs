@@ -4,6 +4,7 @@
 //! Promises    every request gets the answer that virtio names for it; a malformed one gets an error, and ends at most its own device
 //!             a request that was under way when this process ended is carried out again when the front end comes back, once and in
 //!             order (the in-flight region): none is lost, none that was answered is carried out a second time
+//!             a front end learns that a disk is read-only, and such a disk is never asked for a change
 //!             what a request asks is read from the shared memory once, and checked after that
 //! Assumes     it runs inside a tokio `LocalSet`, as `nbd` does: one task per front end, on the shard that called [`serve`]
 //!             whoever may connect is trusted with this process: a front end that takes memory back that it shared ends it (SIGBUS),

@@ -1,6 +1,7 @@
 //! A chain of segments as what is asked of a disk. Pure but for reading the machine's memory.
 //!
 //! Promises    what reaches the disk is inside it and in whole sectors; what is written is a copy that the machine changes no more
+//!             nothing that would change a read-only disk reaches it
 //! Source      virtio 1.2, section 5.2.6
 
 use bytes::Bytes;
@@ -14,7 +15,7 @@ use vm_memory::{Address as _, GuestAddress, GuestMemoryMmap};
 
 use crate::{
     chain::{Chain, Segment, Segments},
-    device::{REQUEST_BYTES_MAX, SECTOR_BYTES},
+    device::{REQUEST_BYTES_MAX, SECTOR_BYTES, Told},
     memory::gather,
 };
 
@@ -72,11 +73,11 @@ const UNMAP: u32 = 1;
 pub(crate) const NAME_BYTES: u32 = 20;
 
 impl Request {
-    /// What the chain asks of a disk of `size_bytes`.
+    /// What the chain asks of the disk that its front end was told of.
     ///
     /// # Errors
     /// It has no place for an answer, or its header lies outside the memory: it is given back without one.
-    pub(crate) fn take(memory: &GuestMemoryMmap, chain: Chain, size_bytes: u64) -> Result<Self, &'static str> {
+    pub(crate) fn take(memory: &GuestMemoryMmap, chain: Chain, told: Told) -> Result<Self, &'static str> {
         let Chain { readable, mut writable } = chain;
         let status = take_last_byte(&mut writable).ok_or("a request without room for its status")?;
         let mut header = [0; HEADER_BYTES];
@@ -86,7 +87,7 @@ impl Request {
         gather(memory, &readable, &mut header).map_err(|_| "a header outside the memory")?;
         let (kind, _reserved, sector) = split_header(header);
         let payload = without_first(&readable, HEADER_BYTES as u32);
-        let ask = ask(memory, kind, sector, &payload, total(&writable), size_bytes);
+        let ask = ask(memory, kind, sector, &payload, total(&writable), told);
         Ok(Self { ask, into: writable, status })
     }
 
@@ -111,14 +112,17 @@ fn ask(
     sector: u64,
     payload: &[Segment],
     room: u64,
-    size_bytes: u64,
+    told: Told,
 ) -> Result<Ask, Status> {
     let inside = |sector: u64, len: u64| {
         let offset = sector.checked_mul(SECTOR_BYTES).filter(|_| len > 0 && len.is_multiple_of(SECTOR_BYTES));
-        let offset = offset.filter(|at| at.checked_add(len).is_some_and(|end| end <= size_bytes));
+        let offset = offset.filter(|at| at.checked_add(len).is_some_and(|end| end <= told.size_bytes));
         offset.ok_or(Status::IoError)
     };
     let carried = |len: u64| if len <= REQUEST_BYTES_MAX { Ok(len as u32) } else { Err(Status::IoError) };
+    if told.read_only && matches!(kind, VIRTIO_BLK_T_OUT | VIRTIO_BLK_T_DISCARD | VIRTIO_BLK_T_WRITE_ZEROES) {
+        return Err(Status::IoError);
+    }
     match kind {
         VIRTIO_BLK_T_IN => Ok(Ask::Read { offset: inside(sector, room)?, len_bytes: carried(room)? }),
         VIRTIO_BLK_T_OUT => {
@@ -185,10 +189,21 @@ mod tests {
 
     use super::*;
 
-    const DISK: u64 = 1 << 20;
+    const DISK: Told = Told { size_bytes: 1 << 20, alignment: None, read_only: false };
 
     /// A request of these header fields and payload, the readable part cut into pieces of `piece` bytes.
     fn take(kind: u32, sector: u64, payload: &[u8], room: u32, piece: usize) -> Result<Request, &'static str> {
+        take_of(DISK, kind, sector, payload, room, piece)
+    }
+
+    fn take_of(
+        disk: Told,
+        kind: u32,
+        sector: u64,
+        payload: &[u8],
+        room: u32,
+        piece: usize,
+    ) -> Result<Request, &'static str> {
         let memory = GuestMemoryMmap::from_ranges(&[(GuestAddress(0), 1 << 20)]).unwrap();
         let mut bytes = Vec::from(kind.to_le_bytes());
         bytes.extend([0; 4]);
@@ -201,7 +216,7 @@ mod tests {
         };
         let readable = bytes.chunks(piece).enumerate().map(cut).collect();
         let writable = [Segment { at: GuestAddress(1 << 19), len: room }].into_iter().collect();
-        Request::take(&memory, Chain { readable, writable }, DISK)
+        Request::take(&memory, Chain { readable, writable }, disk)
     }
 
     fn range(sector: u64, sectors: u32, flags: u32) -> Vec<u8> {
@@ -246,6 +261,25 @@ mod tests {
         ends(VIRTIO_BLK_T_DISCARD, 0, &[range(0, 8, 0), range(8, 8, 0)].concat(), 1, Status::Unsupported);
         ends(VIRTIO_BLK_T_WRITE_ZEROES, 0, &range(0, 8, 2), 1, Status::Unsupported);
         ends(77, 0, &[], 1, Status::Unsupported);
+    }
+
+    /// Goal: what would change a read-only disk never reaches it, and all else does. Method: each kind of request, also ones that would
+    /// fail at any disk.
+    #[test]
+    fn a_read_only_disk_is_only_read() {
+        let asked = |kind, sector, payload: &[u8], room| {
+            let disk = Told { read_only: true, ..DISK };
+            take_of(disk, kind, sector, payload, room, 16).unwrap().ask
+        };
+        assert_eq!(asked(VIRTIO_BLK_T_OUT, 0, &[1; 512], 1), Err(Status::IoError));
+        assert_eq!(asked(VIRTIO_BLK_T_OUT, 2048, &[1; 512], 1), Err(Status::IoError));
+        for kind in [VIRTIO_BLK_T_DISCARD, VIRTIO_BLK_T_WRITE_ZEROES] {
+            assert_eq!(asked(kind, 0, &range(8, 8, 0), 1), Err(Status::IoError));
+            assert_eq!(asked(kind, 0, &range(8, 8, 7), 1), Err(Status::IoError));
+        }
+        assert_eq!(asked(VIRTIO_BLK_T_IN, 8, &[], 513), Ok(Ask::Read { offset: 4096, len_bytes: 512 }));
+        assert_eq!(asked(VIRTIO_BLK_T_FLUSH, 0, &[], 1), Ok(Ask::Flush));
+        assert_eq!(asked(VIRTIO_BLK_T_GET_ID, 0, &[], 21), Ok(Ask::Name));
     }
 
     #[test]

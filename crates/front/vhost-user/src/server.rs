@@ -36,7 +36,7 @@ use tokio::{
 
 use crate::{
     Options, control,
-    device::Told,
+    device::{Told, features},
     session::{End, Peer, Session, SharedCounters, SharedPeer},
 };
 
@@ -270,7 +270,8 @@ impl<E: Exports> Begin<E> {
         let (orders, obeyed) = mpsc::unbounded_channel();
         let (tell, told) = std::sync::mpsc::channel();
         let disk = name.clone();
-        let control = move || control::serve(stream, told, orders, &disk);
+        let offered = features(self.exports.is_read_only(&name));
+        let control = move || control::serve(stream, offered, told, orders, &disk);
         if let Err(error) = thread::Builder::new().name("cairn-vhost".into()).spawn(control) {
             return tracing::warn!(disk = name, %error, "no thread for a vhost-user front end");
         }
@@ -286,7 +287,7 @@ impl<E: Exports> Begin<E> {
         volume.used_by(peer.clone());
         // It may have left meanwhile.
         let info = volume.info();
-        let _ = tell.send(Told { size_bytes: info.size_bytes, alignment: info.alignment });
+        let _ = tell.send(Told::of(&info));
         tracing::info!(disk = name, "a vhost-user front end came");
         let counters = SharedCounters::default();
         let there = FrontEndThere {

@@ -26,6 +26,7 @@ use tokio::{sync::mpsc::UnboundedReceiver, task::yield_now};
 use vm_memory::{Bytes as _, GuestMemoryMmap};
 
 use crate::{
+    device::Told,
     inflight::Inflight,
     memory::{Memory, scatter},
     request::{Ask, NAME_BYTES, Request, Status},
@@ -93,7 +94,7 @@ pub(crate) enum End {
 /// A front end and its rings.
 pub(crate) struct Session<V> {
     volume: V,
-    size_bytes: u64,
+    told: Told,
     orders: UnboundedReceiver<Order>,
     /// The front end is there, and the server goes on.
     open: bool,
@@ -123,7 +124,7 @@ impl<V: Volume> Session<V> {
         counters: SharedCounters,
     ) -> Self {
         Self {
-            size_bytes: volume.info().size_bytes,
+            told: Told::of(&volume.info()),
             volume,
             orders,
             open: true,
@@ -225,7 +226,7 @@ impl<V: Volume> Session<V> {
                 && let Some((head, chain)) = ring.next(memory)
             {
                 taken = true;
-                let request = chain.and_then(|chain| Request::take(memory, chain, self.size_bytes));
+                let request = chain.and_then(|chain| Request::take(memory, chain, self.told));
                 let cost_bytes = request.as_ref().map_or(0, Request::cost_bytes);
                 self.poll_bytes = self.poll_bytes.saturating_sub(cost_bytes.max(POLL_BYTES_OF_ONE));
                 let request = match request {

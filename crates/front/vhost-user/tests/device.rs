@@ -2,13 +2,18 @@
 
 mod support;
 
-use std::{sync::atomic::Ordering, thread, time::Duration};
+use std::{
+    sync::{atomic::Ordering, mpsc},
+    thread,
+    time::Duration,
+};
 
 use support::{
     DISK, DISK_BYTES, Ram, Served,
     driver::{DISCARD, FLUSH, GET_ID, IN, Machine, OUT, SLOTS, WRITE_ZEROES},
 };
-use vhost::VhostBackend as _;
+use vhost::{VhostBackend as _, vhost_user::Frontend};
+use virtio_bindings::virtio_blk::{VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_RO, VIRTIO_BLK_F_WRITE_ZEROES};
 
 fn range(sector: u64, sectors: u32, flags: u32) -> Vec<u8> {
     [&sector.to_le_bytes()[..], &sectors.to_le_bytes(), &flags.to_le_bytes()].concat()
@@ -103,7 +108,7 @@ fn a_second_machine_is_refused_until_the_first_has_left() {
     let (mut first, mut second) = (Machine::new(), Machine::new());
     let mut driver = first.connect(&socket);
     assert_eq!(driver.ask(FLUSH, 0, &[], 0).0, 0);
-    let refused = vhost::vhost_user::Frontend::connect(&socket, 1).unwrap();
+    let refused = Frontend::connect(&socket, 1).unwrap();
     assert!(refused.get_features().is_err(), "it is closed at once");
     ram.held.store(true, Ordering::Release);
     driver.submit(1, OUT, 0, &[7; 512], 0);
@@ -119,6 +124,77 @@ fn a_second_machine_is_refused_until_the_first_has_left() {
     later.join().unwrap();
     drop(driver);
     served.stop();
+}
+
+/// Features that say what may change a disk: whether each is among `features`.
+fn read_only_discard_zeroes(features: u64) -> [bool; 3] {
+    [VIRTIO_BLK_F_RO, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES].map(|bit| features & (1 << bit) != 0)
+}
+
+/// Goal: a machine learns that a disk is read-only, and no request of it changes the disk or reaches it that would. Method: the features
+/// beside those of another disk; each kind of request; a front end that takes a feature which is not offered.
+#[test]
+fn a_read_only_disk_is_told_as_such_and_takes_no_change() {
+    let (folder, writable) = (tempfile::tempdir().unwrap(), Ram::default());
+    let socket = folder.path().join(format!("{DISK}.sock"));
+    let served = Served::start(folder.path(), &writable);
+    let mut machine = Machine::new();
+    let driver = machine.connect(&socket);
+    assert_eq!(read_only_discard_zeroes(driver.frontend.get_features().unwrap()), [false, true, true]);
+    drop(driver);
+    served.stop();
+
+    let ram = Ram { read_only: true, ..Ram::default() };
+    ram.bytes.lock().unwrap().fill(5);
+    let served = Served::start(folder.path(), &ram);
+    let mut machine = Machine::new();
+    let mut driver = machine.connect(&socket);
+    assert_eq!(read_only_discard_zeroes(driver.frontend.get_features().unwrap()), [true, false, false]);
+    assert_eq!(driver.config(60)[36..], [0; 24], "no bounds of what is not offered");
+    assert_eq!(driver.ask(OUT, 8, &[7; 4096], 0), (1, vec![]));
+    assert_eq!(driver.ask(DISCARD, 0, &range(8, 8, 0), 0), (1, vec![]));
+    assert_eq!(driver.ask(WRITE_ZEROES, 0, &range(8, 8, 0), 0), (1, vec![]));
+    assert_eq!(driver.ask(IN, 8, &[], 4096), (0, vec![5; 4096]));
+    assert_eq!(driver.ask(FLUSH, 0, &[], 0), (0, vec![]));
+    assert_eq!(driver.ask(GET_ID, 0, &[], 20).0, 0);
+    assert!(ram.begun.lock().unwrap().is_empty(), "the disk is not asked");
+    assert!(ram.bytes.lock().unwrap().iter().all(|byte| *byte == 5));
+    drop(driver);
+    let greedy = Frontend::connect(&socket, 1).unwrap();
+    let features = greedy.get_features().unwrap();
+    greedy.set_features(features | 1 << VIRTIO_BLK_F_DISCARD).unwrap();
+    assert!(greedy.get_features().is_err(), "it is left");
+    served.stop();
+}
+
+/// Goal: a machine that comes back does not stand still while its disk opens, which can take a lease; what is offered of a read-only disk is
+/// the same then. Method: a disk that does not open until the features are told.
+#[test]
+fn features_are_told_while_the_disk_opens() {
+    for read_only in [false, true] {
+        let (folder, ram) = (tempfile::tempdir().unwrap(), Ram { read_only, ..Ram::default() });
+        let socket = folder.path().join(format!("{DISK}.sock"));
+        ram.shut.store(true, Ordering::Release);
+        let served = Served::start(folder.path(), &ram);
+        wait(|| socket.exists());
+        let (tell, told) = mpsc::channel();
+        let path = socket.clone();
+        // On a thread of its own: it would wait for ever.
+        let asking = thread::spawn(move || {
+            let frontend = Frontend::connect(&path, 1).unwrap();
+            tell.send(frontend.get_features().unwrap()).unwrap();
+        });
+        let features = told.recv_timeout(Duration::from_secs(20)).expect("told before the disk is open");
+        asking.join().unwrap();
+        ram.shut.store(false, Ordering::Release);
+        let mut machine = Machine::new();
+        let mut driver = machine.connect(&socket);
+        assert_eq!(driver.config(8), (DISK_BYTES / 512).to_le_bytes());
+        assert_eq!(driver.frontend.get_features().unwrap(), features);
+        assert_eq!(read_only_discard_zeroes(features), [read_only, !read_only, !read_only]);
+        drop(driver);
+        served.stop();
+    }
 }
 
 /// Goal: only what a dead server left is replaced. Method: a file and a socket that somebody serves, beside one that nobody does.

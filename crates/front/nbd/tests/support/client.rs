@@ -22,6 +22,7 @@ pub const TRIM: u16 = 4;
 pub const CACHE: u16 = 5;
 pub const WRITE_ZEROES: u16 = 6;
 pub const BLOCK_STATUS: u16 = 7;
+pub const EPERM: u32 = 1;
 pub const EINVAL: u32 = 22;
 pub const ENOSPC: u32 = 28;
 

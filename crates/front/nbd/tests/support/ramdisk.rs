@@ -45,6 +45,7 @@ impl RamDisk {
                 name: name.to_owned(),
                 size_bytes,
                 alignment: None,
+                read_only: false,
                 description: format!("{name} in memory"),
             },
             blocks: vec![None; size_bytes.div_ceil(BLOCK) as usize],
@@ -66,6 +67,11 @@ impl RamDisk {
     pub fn counts(&self) -> (u64, u64) {
         let inner = self.0.borrow();
         (inner.finished, inner.running)
+    }
+
+    /// Whoever opens it from now on may not change it.
+    pub fn set_read_only(&self) {
+        self.0.borrow_mut().info.read_only = true;
     }
 
     pub fn grow(&self, size_bytes: u64) {
@@ -262,6 +268,9 @@ impl Exports for RamDisks {
     type Volume = RamDisk;
     fn list(&self) -> impl Future<Output = Vec<String>> + 'static {
         std::future::ready(self.0.borrow().keys().cloned().collect())
+    }
+    fn is_read_only(&self, name: &str) -> bool {
+        self.0.borrow().get(name).is_some_and(|disk| disk.info().read_only)
     }
     fn open(&self, name: &str) -> impl Future<Output = Result<Option<RamDisk>, VolumeError>> + 'static {
         let found = self.0.borrow().get(name).cloned();

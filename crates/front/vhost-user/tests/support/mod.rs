@@ -25,21 +25,26 @@ pub const DISK_BYTES: u64 = 1 << 20;
 #[derive(Clone)]
 pub struct Ram {
     pub bytes: Arc<Mutex<Vec<u8>>>,
+    /// It takes no change.
+    pub read_only: bool,
+    /// It is not opened while this is set.
+    pub shut: Arc<AtomicBool>,
     /// Writes wait while this is set.
     pub held: Arc<AtomicBool>,
-    /// Offsets of the writes that reached it, in order.
+    /// Offsets of the writes, zeroes and trims that reached it, in order.
     pub begun: Arc<Mutex<Vec<u64>>>,
 }
 
 impl Default for Ram {
     fn default() -> Self {
         let bytes = Arc::new(Mutex::new(vec![0; DISK_BYTES as usize]));
-        Self { bytes, held: Arc::default(), begun: Arc::default() }
+        Self { bytes, read_only: false, shut: Arc::default(), held: Arc::default(), begun: Arc::default() }
     }
 }
 
 impl Ram {
     fn fill(&self, offset: u64, len: u64, byte: u8) {
+        self.begun.lock().unwrap().push(offset);
         self.bytes.lock().unwrap()[offset as usize..(offset + len) as usize].fill(byte);
     }
 }
@@ -51,6 +56,7 @@ impl Volume for Ram {
             name: DISK.into(),
             size_bytes: DISK_BYTES,
             alignment: None,
+            read_only: self.read_only,
             description: String::new(),
         }
     }
@@ -98,9 +104,17 @@ impl Exports for One {
     fn list(&self) -> impl Future<Output = Vec<String>> + 'static {
         ready(vec![DISK.into()])
     }
+    fn is_read_only(&self, _: &str) -> bool {
+        self.0.read_only
+    }
     fn open(&self, _: &str) -> impl Future<Output = Result<Option<Ram>, VolumeError>> + 'static {
         let ram = self.0.clone();
-        async move { Ok(Some(ram)) }
+        async move {
+            while ram.shut.load(Ordering::Acquire) {
+                sleep(Duration::from_millis(1)).await;
+            }
+            Ok(Some(ram))
+        }
     }
 }
 
