@@ -207,6 +207,26 @@ pub enum Snapshot {
         #[arg(required = true, value_name = "DISK")]
         disks: Vec<String>,
     },
+    /// Have a disk go back to a snapshot; refused while a guest has the disk open
+    ///
+    /// What changed since is written back, so it takes as long as writing that. Guests wait until it is done. All snapshots stay, also
+    /// later ones. What the disk has now is kept as a snapshot before-rollback-SECONDS, unless --discard is given.
+    Rollback {
+        /// DISK@NAME
+        snapshot: String,
+        /// Do not ask
+        #[arg(long, short)]
+        yes: bool,
+        /// Do not keep what the disk has now
+        #[arg(long)]
+        discard: bool,
+        /// Go back although guests have the disk open: what they keep in memory no longer fits it
+        #[arg(long)]
+        force: bool,
+        /// Return when it is done
+        #[arg(long)]
+        wait: bool,
+    },
     /// Delete a snapshot; its space comes back afterwards
     Delete {
         /// DISK@NAME

@@ -140,6 +140,10 @@ macro_rules! management_calls {
             /// Takes a snapshot of disks, all at one moment, or of none of them. Guests wait for some milliseconds.
             post "/api/v1/snapshots" 201 operator "snapshot"
             fn snapshot_create[](request: $crate::v1::SnapshotCreate) -> Vec<$crate::v1::Snapshot>;
+            /// Has a disk go back to a snapshot, DISK@NAME; refused while a session has the disk open, unless forced. What it has now is kept
+            /// as another snapshot, unless that is not wanted. Returns when it has begun: guests wait until it is done.
+            post "/api/v1/snapshots/{snapshot}/rollback" 200 operator "snapshot"
+            fn snapshot_rollback[snapshot: String](how: $crate::v1::SnapshotRollback) -> $crate::v1::Rollback;
             /// Deletes a snapshot, DISK@NAME. Returns when it is decided; space comes back afterwards.
             delete "/api/v1/snapshots/{snapshot}" 204 operator "snapshot"
             fn snapshot_delete[snapshot: String]() -> ();

@@ -57,6 +57,22 @@ pub enum Canary {
     CutMissed,
     /// A copy that is filled is not brought what the disk held at its snapshots.
     HistoryForgotten,
+    /// A copy that is being filled tells what it has of a snapshot.
+    FillingServesSnapshot,
+    /// A copy that comes back is not told which snapshots there are.
+    ListNotLevelled,
+    /// A copy that is filled keeps the history that it made by itself of blocks that were out of date.
+    StaleHistoryKept,
+    /// What a snapshot needs is told by the operation of what is replaced: what a resync brought, which has a fresh number, is not kept.
+    KeptByOperation,
+    /// A snapshot does not learn that a block was a hole.
+    HoleNotKept,
+    /// A version in the log that a snapshot views is dropped when a newer one is settled.
+    ViewedVersionDropped,
+    /// When a snapshot goes, history goes that serves those before it.
+    SweptTooMuch,
+    /// Going back to a snapshot leaves out some of what changed.
+    RollbackSkips,
     /// Half of the votes count as a majority.
     HalfIsMajority,
     /// After an owner's death whatever any copy holds stands where it is.
@@ -139,7 +155,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 62] = [
+    pub const ALL: [Self; 72] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -162,6 +178,16 @@ impl Canary {
         Self::CopyNotAwaited,
         Self::ResyncingRead,
         Self::RegionForgotten,
+        Self::CutMissed,
+        Self::HistoryForgotten,
+        Self::RollbackSkips,
+        Self::FillingServesSnapshot,
+        Self::ListNotLevelled,
+        Self::StaleHistoryKept,
+        Self::KeptByOperation,
+        Self::HoleNotKept,
+        Self::ViewedVersionDropped,
+        Self::SweptTooMuch,
         Self::NoBarrier,
         Self::HalfIsMajority,
         Self::NothingUndone,

@@ -166,7 +166,7 @@ mod tests {
         let all: Vec<Snapshot> = (0..SNAPSHOTS_MAX as u64).map(snapshot).collect();
         for snapshots in [vec![], vec![snapshot(1)], all] {
             let count = snapshots.len();
-            let ours = ObjectConfig { past: Some(Past { snapshots }), ..config(plain.clone()) };
+            let ours = ObjectConfig { past: Some(Past { snapshots, goes_back_to: None }), ..config(plain.clone()) };
             let bytes = encode_onto(Vec::new(), &ours);
             assert_eq!(postcard::from_bytes::<ObjectConfig>(&bytes), Ok(ours));
             let without = encode_onto(Vec::new(), &config(plain.clone()));
@@ -179,7 +179,7 @@ mod tests {
         let refused =
             [vec![snapshot(2), snapshot(1)], vec![snapshot(1), Snapshot { cut: snapshot(2).cut, ..snapshot(1) }]];
         for snapshots in refused {
-            let bad = ObjectConfig { past: Some(Past { snapshots }), ..config(plain.clone()) };
+            let bad = ObjectConfig { past: Some(Past { snapshots, goes_back_to: None }), ..config(plain.clone()) };
             assert!(postcard::from_bytes::<ObjectConfig>(&encode_onto(Vec::new(), &bad)).is_err());
         }
     }

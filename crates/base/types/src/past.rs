@@ -32,6 +32,8 @@ pub struct Snapshot {
 pub struct Past {
     /// In the order of their cuts.
     pub snapshots: Vec<Snapshot>,
+    /// The disk is going back to what this one of them has: until it has, guests wait.
+    pub goes_back_to: Option<SnapshotId>,
 }
 
 impl Past {
@@ -56,5 +58,6 @@ impl Past {
             && all.windows(2).all(|pair| pair[0].cut <= pair[1].cut)
             && (0..all.len()).all(alone)
             && all.iter().all(fits)
+            && self.goes_back_to.is_none_or(|id| self.snapshot(id).is_some())
     }
 }

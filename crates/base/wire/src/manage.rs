@@ -74,6 +74,11 @@ pub enum OwnerCommand {
         /// Guests wait no longer than this.
         for_ms: u32,
     },
+    /// Go back to what a snapshot has; guests wait meanwhile. Answered when it has begun. Another one than before may be named on the way.
+    RollBack {
+        /// Which.
+        id: SnapshotId,
+    },
     /// Delete a snapshot. It is no error where there is none.
     DeleteSnapshot {
         /// Which.
@@ -85,7 +90,7 @@ impl OwnerCommand {
     /// Whether only hosts with snapshots know it.
     pub fn is_of_snapshots(&self) -> bool {
         match self {
-            Self::TakeSnapshot { .. } | Self::Hold { .. } | Self::DeleteSnapshot { .. } => true,
+            Self::TakeSnapshot { .. } | Self::Hold { .. } | Self::RollBack { .. } | Self::DeleteSnapshot { .. } => true,
             Self::Status
             | Self::Grow { .. }
             | Self::Limit { .. }

@@ -114,8 +114,8 @@ pub async fn one(cluster: &Cluster, event: Event) {
         | What::Move { .. } => {
             moved(cluster, what, lasts).await;
         }
-        What::Snapshot { disk, host, all, stays } => {
-            snapshots::live(cluster, (*disk, *all), *host, (ms(event.for_ms), *stays)).await;
+        What::Snapshot { disk, host, all, back, stays } => {
+            snapshots::live(cluster, (*disk, *all), *host, (ms(event.for_ms), *back, *stays)).await;
         }
         What::Remove { host } => membership::remove(cluster, *host, ms(event.for_ms)).await,
         What::Forget { host, loss } => membership::forget(cluster, *host, *loss, ms(event.for_ms)).await,

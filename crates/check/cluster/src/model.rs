@@ -54,11 +54,27 @@ impl Found {
     }
 }
 
-/// A write of one sector. Moments count events of the model.
+impl Version {
+    fn is_write(&self, number: u64) -> bool {
+        self.number == number && !self.back
+    }
+
+    fn is(&self, found: Found) -> bool {
+        match found {
+            Found::Zeroes => self.zero,
+            Found::Version(number) => !self.zero && self.number == number,
+            Found::Strange { .. } => false,
+        }
+    }
+}
+
+/// A write of one sector. Moments count events of the model; no two began at one.
 #[derive(Debug, Clone, Copy)]
 struct Version {
     number: u64,
     zero: bool,
+    /// The disk went back to it: what began as this number is another one.
+    back: bool,
     began: u64,
     /// It had happened by then; [`NEVER`] while that is not known.
     by: u64,
@@ -78,7 +94,8 @@ struct Sector {
 
 impl Sector {
     fn new() -> Self {
-        let first = Version { number: 0, zero: true, began: 0, by: 0, unknown: false, until: NEVER, gone: NEVER };
+        let first =
+            Version { number: 0, zero: true, back: false, began: 0, by: 0, unknown: false, until: NEVER, gone: NEVER };
         Self { versions: vec![first] }
     }
 
@@ -173,7 +190,8 @@ impl Model {
     pub fn begin(&mut self, first: u64, count: u64, zero: bool) -> u64 {
         let (number, began) = (self.next, self.tick());
         self.next += 1;
-        let version = Version { number, zero, began, by: NEVER, unknown: false, until: NEVER, gone: NEVER };
+        let version =
+            Version { number, zero, back: false, began, by: NEVER, unknown: false, until: NEVER, gone: NEVER };
         self.range(first, count).iter_mut().for_each(|sector| sector.versions.push(version));
         number
     }
@@ -184,7 +202,7 @@ impl Model {
         let by = self.tick();
         let oldest = self.reading.keys().next().copied().unwrap_or(by);
         for sector in self.range(first, count) {
-            if let Some(v) = sector.versions.iter_mut().find(|v| v.number == number) {
+            if let Some(v) = sector.versions.iter_mut().find(|v| v.is_write(number)) {
                 v.by = v.by.min(by);
             }
             sector.tidy(oldest);
@@ -197,7 +215,7 @@ impl Model {
 
     /// When a change that was just acknowledged began; none where something newer has taken its place since.
     fn began(&self, first: u64, number: u64) -> Option<u64> {
-        self.sectors[first as usize].versions.iter().find(|v| v.number == number).map(|v| v.began)
+        self.sectors[first as usize].versions.iter().find(|v| v.is_write(number)).map(|v| v.began)
     }
 
     /// From now on the medium may not give this block, until it is written.
@@ -243,7 +261,7 @@ impl Model {
     pub fn unknown(&mut self, first: u64, count: u64, number: u64) {
         self.unknown += 1;
         for sector in self.range(first, count) {
-            sector.versions.iter_mut().filter(|v| v.number == number).for_each(|v| v.unknown = true);
+            sector.versions.iter_mut().filter(|v| v.is_write(number)).for_each(|v| v.unknown = true);
         }
     }
 
@@ -251,7 +269,7 @@ impl Model {
     pub fn over(&mut self, first: u64, count: u64, number: u64) {
         let until = self.tick();
         for sector in self.range(first, count) {
-            sector.versions.iter_mut().filter(|v| v.number == number).for_each(|v| v.until = until);
+            sector.versions.iter_mut().filter(|v| v.is_write(number)).for_each(|v| v.until = until);
         }
     }
 
@@ -267,11 +285,7 @@ impl Model {
         let (mut from, mut until) = ((0, 0), (NEVER, 0));
         for (found, number) in found.iter().zip(reading.first..) {
             let versions = &self.sectors[number as usize].versions;
-            let is_it = |v: &&Version| match found {
-                Found::Zeroes => v.zero,
-                Found::Version(version) => v.number == *version && !v.zero,
-                Found::Strange { .. } => false,
-            };
+            let is_it = |v: &&Version| v.is(*found);
             let Some(began) = versions.iter().filter(is_it).map(|v| v.began).min() else { continue };
             let by = versions.iter().filter(is_it).map(|v| v.by).max().unwrap_or(NEVER);
             let over = versions.iter().filter(|w| w.began > by).map(|w| w.by).min().unwrap_or(NEVER);
@@ -284,6 +298,33 @@ impl Model {
                 "sector {} stands as from {} on, and sector {} as before {}: no moment has both",
                 from.1, from.0, until.1, until.0
             )),
+        }
+    }
+
+    /// The disk begins to go back to what it held: each sector from the first. When that began.
+    pub fn begin_going_back(&mut self, found: &[Found]) -> u64 {
+        let began = self.tick();
+        let number = self.next;
+        self.next += 1;
+        for (found, sector) in found.iter().zip(&mut self.sectors) {
+            let (number, zero) = match found {
+                Found::Version(number) => (*number, false),
+                Found::Zeroes | Found::Strange { .. } => (number, true),
+            };
+            let version =
+                Version { number, zero, back: true, began, by: NEVER, unknown: false, until: NEVER, gone: NEVER };
+            sector.versions.push(version);
+        }
+        began
+    }
+
+    /// It went back.
+    pub fn went_back(&mut self, began: u64) {
+        let by = self.tick();
+        let oldest = self.reading.keys().next().copied().unwrap_or(by);
+        for sector in &mut self.sectors {
+            sector.versions.iter_mut().filter(|v| v.began == began).for_each(|v| v.by = v.by.min(by));
+            sector.tidy(oldest);
         }
     }
 
@@ -334,29 +375,22 @@ impl Model {
             };
             sector.versions.iter().map(word).collect::<Vec<_>>().join(", ")
         };
-        let seen = match found {
-            Found::Zeroes => {
-                let mut zeroes = sector.versions.iter().filter(|v| v.zero && sector.may_return(v, began));
-                let one = zeroes.next().ok_or_else(|| format!("zeros; writes: {}", told(sector)))?;
-                // Of several nobody knows which it was: none of them is known to have happened by that.
-                if zeroes.next().is_none() { Some(one.number) } else { None }
-            }
-            Found::Version(version) => {
-                let known = sector.versions.iter().find(|v| v.number == version && !v.zero);
-                if !known.is_some_and(|v| sector.may_return(v, began)) {
-                    return Err(format!("version {version}; writes: {}", told(sector)));
-                }
-                Some(version)
-            }
-            Found::Strange { sector: other, version } => {
-                let what = format!("bytes that nobody wrote (sector {other} version {version}?)");
-                return Err(format!("{what}; writes: {}", told(sector)));
-            }
+        if let Found::Strange { sector: other, version } = found {
+            let what = format!("bytes that nobody wrote (sector {other} version {version}?)");
+            return Err(format!("{what}; writes: {}", told(sector)));
+        }
+        let what = || match found {
+            Found::Version(version) => format!("version {version}"),
+            _ => "zeros".to_owned(),
         };
+        let mut alike = sector.versions.iter().filter(|v| v.is(found) && sector.may_return(v, began));
+        let one = alike.next().ok_or_else(|| format!("{}; writes: {}", what(), told(sector)))?;
+        // Of several (zeroes, and what a disk went back to) nobody knows which it was: none is known to have happened by that.
+        let seen = alike.next().is_none().then_some(one.began);
         for v in &mut sector.versions {
-            if Some(v.number) == seen {
+            if Some(v.began) == seen {
                 v.by = v.by.min(ended);
-            } else if v.by < began && !(v.zero && found == Found::Zeroes) {
+            } else if v.by < began && !v.is(found) {
                 // It was there before this read began, and something else is there now: that came after it.
                 v.gone = v.gone.min(ended);
             }
@@ -427,6 +461,37 @@ mod tests {
     fn finish(model: &mut Model, reading: &Reading, version: u64) -> Result<(), String> {
         let bytes = if version == 0 { vec![0; 512] } else { model.bytes(0, 1, version) };
         model.end_read(reading, Some(&bytes))
+    }
+
+    #[test]
+    fn a_disk_that_went_back_has_what_it_had_and_nothing_since() {
+        let mut model = Model::new(1, 512);
+        let a = model.begin(0, 1, false);
+        model.acked(0, 1, a);
+        let b = model.begin(0, 1, false);
+        model.acked(0, 1, b);
+        let began = model.begin_going_back(&[Found::Version(a)]);
+        assert!(read(&mut model, b).is_ok(), "it may not have happened yet");
+        model.went_back(began);
+        assert!(read(&mut model, b).is_err());
+        assert!(read(&mut model, a).is_ok());
+        let c = model.begin(0, 1, false);
+        model.acked(0, 1, c);
+        assert!(read(&mut model, a).is_err() && read(&mut model, c).is_ok());
+    }
+
+    #[test]
+    fn sectors_that_were_read_together_are_of_one_moment() {
+        let mut model = Model::new(1, 1024);
+        let reading = model.begin_read(0, 2);
+        let a = model.begin(0, 1, false);
+        model.acked(0, 1, a);
+        let b = model.begin(1, 1, false);
+        model.acked(1, 1, b);
+        let of = |model: &Model, found: [Found; 2]| model.is_of_one_moment(&reading, &found).is_ok();
+        let (zeroes, first, second) = (Found::Zeroes, Found::Version(a), Found::Version(b));
+        assert!(of(&model, [zeroes, zeroes]) && of(&model, [first, zeroes]) && of(&model, [first, second]));
+        assert!(!of(&model, [zeroes, second]), "the second was begun when the first was done");
     }
 
     #[test]

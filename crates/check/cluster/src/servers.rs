@@ -129,8 +129,8 @@ impl Spread {
             What::Layout { disk, host, ftt, data_strips, stripe_width } => {
                 What::Layout { disk, host: self.one(host, disk), ftt, data_strips, stripe_width }
             }
-            What::Snapshot { disk, host, all, stays } => {
-                What::Snapshot { disk, host: self.one(host, disk), all, stays }
+            What::Snapshot { disk, host, all, back, stays } => {
+                What::Snapshot { disk, host: self.one(host, disk), all, back, stays }
             }
             What::Move { disk, from } => What::Move { disk, from: self.one(from, 0) },
             What::Scrub { host } => What::Scrub { host: self.one(host, 0) },

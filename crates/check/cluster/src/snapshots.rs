@@ -22,6 +22,10 @@ use crate::{
 const FIRST_READS_MAX: usize = 60;
 /// Sectors of one read.
 const AT_ONCE: u64 = 1024;
+/// How long a disk may take to go back: faults may last some time, and then all is healed.
+const GOES_BACK_WITHIN: Duration = Duration::from_secs(180);
+/// What is counted of disks that went back to a snapshot.
+pub const WENT_BACK: &str = "disks that went back";
 /// What is counted of snapshots that were read whole.
 pub const READ: &str = "snapshots read";
 
@@ -39,6 +43,13 @@ struct Asked {
     model: Rc<RefCell<Model>>,
     reading: Reading,
     sectors: u64,
+}
+
+impl Snapshots {
+    /// Those that are known to be there, DISK@NAME.
+    pub fn names(&self) -> Vec<String> {
+        self.held.borrow().keys().cloned().collect()
+    }
 }
 
 impl Cluster {
@@ -162,10 +173,43 @@ impl Cluster {
         }
     }
 
+    /// Has a disk go back to a snapshot, and waits until it has.
+    ///
+    /// # Errors
+    /// It does not come to its end.
+    pub async fn go_back(&self, disk: usize, named: &str, host: usize) -> Result<(), String> {
+        let Some(held) = self.snapshots.held.borrow().get(named).cloned() else { return Ok(()) };
+        let (Ok(at), Some(model)) = (self.up_from(host), self.models.borrow().get(&disk).cloned()) else {
+            return Ok(());
+        };
+        let began = model.borrow_mut().begin_going_back(&held);
+        let (name, how) = (named.to_owned(), v1::SnapshotRollback { force: true, discard: disk % 2 == 0 });
+        let begun = self.manage(at, async move |node| node.snapshot_rollback(name, how).await).await;
+        if let Err(error) = &begun {
+            self.log.add(format!("h{at} does not have disk {disk} go back to {named}: {error}"));
+        }
+        let since = self.world.now();
+        while self.world.now() - since < GOES_BACK_WITHIN {
+            self.world.sleep(Duration::from_millis(200)).await;
+            let Ok(at) = self.up_from(host) else { continue };
+            let name = Shape::disk_name(disk);
+            let shown = self.manage(at, async move |node| node.disk_show(name).await).await;
+            // One that nobody owns at the moment is told by its seats, which may be old.
+            let Some(shown) = shown.ok().filter(|shown| shown.summary.owner.is_some()) else { continue };
+            if shown.goes_back_to.is_none() {
+                if begun.is_ok() {
+                    model.borrow_mut().went_back(began);
+                    self.count(WENT_BACK);
+                }
+                return Ok(());
+            }
+        }
+        Err(format!("liveness: disk {disk} does not go back to {named} within {GOES_BACK_WITHIN:?}"))
+    }
+
     /// Deletes every other one that is left: what the rest needs stays.
     pub async fn delete_some_snapshots(&self) -> Result<(), String> {
-        let named: Vec<String> = self.snapshots.held.borrow().keys().cloned().collect();
-        for (n, name) in named.iter().enumerate().filter(|(n, _)| n % 2 == 0) {
+        for (n, name) in self.snapshots.names().iter().enumerate().filter(|(n, _)| n % 2 == 0) {
             self.delete_snapshot(n, name).await?;
         }
         Ok(())
@@ -173,8 +217,7 @@ impl Cluster {
 
     /// Reads what is left of them at every host. `must`: all of it has to be readable.
     pub async fn check_snapshots(&self, must: bool) -> Result<(), String> {
-        let named: Vec<String> = self.snapshots.held.borrow().keys().cloned().collect();
-        for name in named {
+        for name in self.snapshots.names() {
             for at in 0..self.members.len() {
                 self.check_snapshot(at, &name, must).await?;
             }
@@ -192,7 +235,7 @@ fn judge(asked: &Asked, found: &[Found], later: u64) -> Result<(), String> {
 }
 
 /// A snapshot is taken, read now and then, and deleted unless it stays.
-pub async fn live(cluster: &Cluster, of: (usize, bool), host: usize, (lasts, stays): (Duration, bool)) {
+pub async fn live(cluster: &Cluster, of: (usize, bool), host: usize, (lasts, back, stays): (Duration, bool, bool)) {
     let looks = 4;
     let name = match cluster.take_snapshot(of, host).await {
         Ok(Some(name)) => name,
@@ -209,6 +252,9 @@ pub async fn live(cluster: &Cluster, of: (usize, bool), host: usize, (lasts, sta
                 return cluster.violated(why);
             }
         }
+    }
+    if back && let Err(why) = cluster.go_back(of.0, &format!("{}@{name}", Shape::disk_name(of.0)), host).await {
+        return cluster.violated(why);
     }
     for one in named.iter().filter(|_| !stays) {
         if let Err(error) = cluster.delete_snapshot(host, one).await {

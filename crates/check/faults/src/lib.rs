@@ -175,8 +175,9 @@ pub enum What {
     Policy { disk: usize, host: usize, more: u8 },
     /// A disk goes over to another layout, under load; at the end it has its own policy again. No strips of data: a mirror.
     Layout { disk: usize, host: usize, ftt: u8, data_strips: u8, stripe_width: u8 },
-    /// A host is asked for a snapshot of a disk, or of all disks together; at the end it is deleted, unless it stays.
-    Snapshot { disk: usize, host: usize, all: bool, stays: bool },
+    /// A host is asked for a snapshot of a disk, or of all disks together; at the end one of them goes back to it, and it is deleted, unless it
+    /// stays.
+    Snapshot { disk: usize, host: usize, all: bool, back: bool, stays: bool },
     /// What a disk has on a host is to go to another one.
     Move { disk: usize, from: usize },
     /// A host is asked to have all disk groups of the cluster scrubbed at once.

@@ -45,6 +45,7 @@ mod session;
 mod signal;
 mod snapshot_reader;
 mod stages;
+mod view;
 mod window;
 
 pub use cairn_metrics::{GuestCounters, OwnerCounters};

@@ -16,7 +16,7 @@ use cairn_format::{
     map_rows::{SHARD_REGIONS, StoredBits},
     pack_history_pages, peek_history_page,
 };
-use cairn_types::{BlockRange, ComponentId};
+use cairn_types::{BlockRange, Canary, ComponentId};
 
 use crate::{
     bitmap::BaseBits,
@@ -180,7 +180,8 @@ impl Plan {
     fn needs(&self, previous: Option<HistoryAt>, (block, generation): HistoryAt) -> bool {
         let after = previous.filter(|(of, _)| *of == block).map(|(_, generation)| generation);
         let at = self.live.partition_point(|live| after.is_some_and(|after| *live <= after));
-        self.live.get(at).is_some_and(|live| *live <= generation)
+        let needed = self.live.get(at).is_some_and(|live| *live <= generation);
+        needed && (!Canary::SweptTooMuch.sings() || self.live.contains(&generation))
     }
     /// Takes out what goes.
     fn sweep(&self, entries: &mut Vec<(HistoryAt, Entry)>, dropped: &mut Vec<(Place, Entry)>) {

@@ -215,6 +215,11 @@ impl Transaction {
     /// Makes history of an entry. False where it is none: no cut is below the operation, or the block has an entry of that cut.
     fn keep(&mut self, component: &Component, block: u64, by: By, old: Option<Entry>) -> bool {
         let Some(generation) = component.cuts.generation_below(by.op).filter(|_| !by.is_copy) else { return false };
+        if Canary::HoleNotKept.sings() && old.is_none()
+            || Canary::KeptByOperation.sings() && old.is_some_and(|old| !component.cuts.parts(old.op, by.op))
+        {
+            return false;
+        }
         if component.cuts.has(generation, block) || !self.kept.insert((component.id, generation, block)) {
             return false;
         }

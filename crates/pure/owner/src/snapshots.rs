@@ -18,6 +18,8 @@ pub enum NotTaken {
     Named(String),
     /// It has as many as there may be.
     TooMany,
+    /// It is going back to one of them.
+    GoesBack,
     /// A part of it is going over to another layout: what it holds is not all in one place.
     GoesOver,
 }
@@ -27,6 +29,7 @@ impl fmt::Display for NotTaken {
         match self {
             Self::Named(name) => write!(f, "the disk has a snapshot {name:?} already: delete it, or take another name"),
             Self::TooMany => write!(f, "the disk has {SNAPSHOTS_MAX} snapshots, which is the most: delete one of them"),
+            Self::GoesBack => f.write_str("the disk is going back to a snapshot: ask again when it has"),
             Self::GoesOver => f.write_str(
                 "a part of the disk is going over to another layout: ask again when that has come to its end",
             ),
@@ -47,6 +50,9 @@ impl State {
         }
         if past.is_some_and(|past| past.snapshots.len() >= SNAPSHOTS_MAX) {
             return Err(NotTaken::TooMany);
+        }
+        if past.is_some_and(|past| past.goes_back_to.is_some()) {
+            return Err(NotTaken::GoesBack);
         }
         if config.addresses.moving().is_some() { Err(NotTaken::GoesOver) } else { Ok(()) }
     }
@@ -70,6 +76,13 @@ impl State {
     pub fn config_without_snapshot(&self, id: SnapshotId) -> ObjectConfig {
         let mut next = (**self.config()).clone();
         next.past.iter_mut().for_each(|past| past.snapshots.retain(|snapshot| snapshot.id != id));
+        next
+    }
+
+    /// The configuration of a disk that goes back to a snapshot, or has.
+    pub fn config_going_back(&self, to: Option<SnapshotId>) -> ObjectConfig {
+        let mut next = (**self.config()).clone();
+        next.past.iter_mut().for_each(|past| past.goes_back_to = to);
         next
     }
 

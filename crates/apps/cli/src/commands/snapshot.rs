@@ -1,10 +1,10 @@
 //! `cairn snapshot`.
 
-use cairn_api::v1::{Snapshot, SnapshotCreate, split_snapshot};
+use cairn_api::v1::{Snapshot, SnapshotCreate, SnapshotRollback, check_not_in_use, split_snapshot};
 use cairn_types::format_bytes;
 
 use super::Context;
-use crate::{args::Snapshot as Verb, confirm::confirm, fail::Fail, output, units};
+use crate::{args::Snapshot as Verb, confirm::confirm, fail::Fail, output, progress, units};
 
 /// Carries out a verb.
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
@@ -18,17 +18,66 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let taken = client.snapshot_create(&SnapshotCreate { name, disks }).await?;
             output::show(context.format, &taken, |taken| list(taken))
         }
+        Verb::Rollback { snapshot, yes, discard, force, wait } => {
+            let how = SnapshotRollback { force, discard };
+            rollback(context, &snapshot, how, (yes, wait)).await
+        }
         Verb::Delete { snapshot, yes } => {
-            let (disk, name) = split_snapshot(&snapshot)?;
-            let all = client.snapshot_list(disk.to_owned()).await?;
-            let found = all.iter().find(|one| one.name == name);
-            let of = found.map_or(String::new(), |one| format!(", taken {}", units::ago(Some(one.created_unix_ms))));
-            confirm(&format!("Delete snapshot {snapshot}{of}?"), yes)?;
+            let taken = taken(context, &snapshot).await?;
+            confirm(&format!("Delete snapshot {snapshot}{taken}?"), yes)?;
             client.snapshot_delete(snapshot.clone()).await?;
             output::note(context.format, &format!("snapshot {snapshot} deleted"));
             Ok(())
         }
     }
+}
+
+/// When a snapshot was taken, as a part of a question.
+async fn taken(context: &Context, snapshot: &str) -> Result<String, Fail> {
+    let (disk, name) = split_snapshot(snapshot)?;
+    let all = context.client.snapshot_list(disk.to_owned()).await?;
+    let found = all.iter().find(|one| one.name == name);
+    Ok(found.map_or(String::new(), |one| format!(", taken {}", units::ago(Some(one.created_unix_ms)))))
+}
+
+async fn rollback(
+    context: &Context,
+    snapshot: &str,
+    how: SnapshotRollback,
+    (yes, wait): (bool, bool),
+) -> Result<(), Fail> {
+    let (disk, _) = split_snapshot(snapshot)?;
+    let client = &context.client;
+    let shown = client.disk_show(disk.to_owned()).await?;
+    if !how.force {
+        check_not_in_use(&shown.summary.name, &shown.sessions)?;
+    }
+    let lost = if how.discard { "; what it has now is lost" } else { "" };
+    let taken = taken(context, snapshot).await?;
+    confirm(&format!("Have disk {disk} go back to {snapshot}{taken}{lost}?"), yes)?;
+    let begun = client.snapshot_rollback(snapshot.to_owned(), &how).await?;
+    if wait {
+        let look = async || {
+            let waits = client.disk_show(disk.to_owned()).await?.goes_back_to.is_some();
+            let parts = client.resync_list().await?.into_iter().filter(|one| one.disk_name == begun.disk);
+            Ok((waits, parts.map(|one| one.bytes_left).sum::<u64>()))
+        };
+        let now = look().await?;
+        progress::while_moving(now, |now| now.1, |now| now.0, look).await?;
+    }
+    output::show(context.format, &begun, |begun| {
+        let state = if wait {
+            "it has what the snapshot has"
+        } else {
+            "begun; guests wait until it is done: see `cairn resync list`"
+        };
+        output::pairs([
+            ("disk", begun.disk.clone()),
+            ("goes back to", begun.to.clone()),
+            ("state", state.into()),
+            ("kept as", begun.kept.clone().unwrap_or_default()),
+        ])
+    })
 }
 
 fn list(snapshots: &[Snapshot]) -> String {

@@ -255,6 +255,7 @@ impl State {
             nbd_uris: vec![format!("nbd://10.0.0.1:10809/{name}")],
             notes: Vec::new(),
             sessions: Vec::new(),
+            goes_back_to: None,
         }
     }
 
@@ -566,6 +567,9 @@ impl MemoryCluster {
         let mut state = self.0.borrow_mut();
         let named: ApiResult<Vec<Disk>> = request.disks.iter().map(|disk| state.disk_named(disk).cloned()).collect();
         state.snapshots.take(&request.name, &named?)
+    }
+    async fn snapshot_rollback(&self, snapshot: String, how: SnapshotRollback) -> ApiResult<Rollback> {
+        self.0.borrow_mut().snapshots.roll_back(&snapshot, how)
     }
     async fn snapshot_delete(&self, snapshot: String) -> ApiResult<()> {
         self.0.borrow_mut().snapshots.delete(&snapshot)

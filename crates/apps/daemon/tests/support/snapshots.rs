@@ -32,6 +32,16 @@ impl Snapshots {
         Ok(taken)
     }
 
+    /// It is done at once.
+    pub fn roll_back(&mut self, snapshot: &str, how: SnapshotRollback) -> ApiResult<Rollback> {
+        let (disk, name) = split_snapshot(snapshot)?;
+        if !self.of(disk).iter().any(|one| one.name == name) {
+            return Err(ApiError::not_found(format!("disk {disk} has no snapshot {name:?}")));
+        }
+        let kept = (!how.discard).then(|| "before-rollback-0".to_owned());
+        Ok(Rollback { disk: disk.to_owned(), to: name.to_owned(), kept })
+    }
+
     /// One of them goes.
     pub fn delete(&mut self, snapshot: &str) -> ApiResult<()> {
         let (disk, name) = split_snapshot(snapshot)?;

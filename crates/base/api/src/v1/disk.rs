@@ -92,6 +92,9 @@ pub struct Disk {
     /// What whoever made or changed it should know: what force provisioning left out, promises beyond the space there is.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// The snapshot that it is going back to, by name; guests wait until it has.
+    #[serde(default)]
+    pub goes_back_to: Option<String>,
     /// Who has it open now, at all hosts that answer, the oldest first.
     #[serde(default)]
     pub sessions: Vec<Session>,

@@ -50,6 +50,29 @@ impl crate::Request for SnapshotCreate {
     }
 }
 
+/// How a disk goes back to a snapshot.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SnapshotRollback {
+    /// Although sessions have the disk open: what their guests keep in memory no longer fits the disk.
+    pub force: bool,
+    /// Do not keep what the disk has now as a snapshot.
+    pub discard: bool,
+}
+
+impl crate::Request for SnapshotRollback {}
+
+/// A disk goes back to a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct Rollback {
+    /// The disk's name.
+    pub disk: String,
+    /// The name of the snapshot that it goes back to.
+    pub to: String,
+    /// The snapshot that has what the disk had before; none where that is not kept.
+    pub kept: Option<String>,
+}
+
 /// A snapshot's disk and its own name.
 ///
 /// # Errors

@@ -26,6 +26,7 @@ mod rows_space;
 mod scrubs;
 mod servers;
 mod slow;
+mod snapshots;
 mod space;
 mod stage;
 mod upgrades;
@@ -177,6 +178,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         slow::all(),
         membership::all(),
         clones::all(),
+        snapshots::all(),
         servers::all(),
         forgets::all(),
         growth::all(),

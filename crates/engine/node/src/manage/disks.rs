@@ -234,6 +234,7 @@ impl<E: Env> Node<E> {
             nbd_uris: self.nbd_uris(&summary.name, status.map(|s| s.epoch.host)),
             notes: config.as_ref().and_then(laid_out_anew).into_iter().collect(),
             sessions: self.sessions(Some(object)).await.sessions,
+            goes_back_to: config.as_ref().and_then(goes_back_to),
             summary,
             rules,
             rows: config.as_ref().and_then(|config| rows_of(&config.addresses.last().layout)),
@@ -382,6 +383,12 @@ impl<E: Env> Node<E> {
         }
         Ok(v1::ObjectRecord { object, seats, config: Some(known.config) })
     }
+}
+
+/// The name of the snapshot that a disk is going back to.
+fn goes_back_to(config: &ObjectConfig) -> Option<String> {
+    let past = config.past.as_ref()?;
+    past.goes_back_to.and_then(|id| past.snapshot(id)).map(|snapshot| snapshot.name.clone())
 }
 
 fn epoch_words(epoch: cairn_types::Epoch) -> String {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::CatalogueEntry;
 use cairn_env::Env;
-use cairn_types::{Feature, ObjectId, SnapshotId};
+use cairn_types::{Feature, ObjectId, Snapshot, SnapshotId};
 use cairn_wire::OwnerCommand;
 use futures::future::join_all;
 
@@ -72,14 +72,48 @@ impl<E: Env> Node<E> {
     }
 
     pub(crate) async fn snapshot_delete(&self, snapshot: String) -> ApiResult<()> {
-        let (disk, name) = v1::split_snapshot(&snapshot)?;
+        let (object, entry, found) = self.known_snapshot(&snapshot).await?;
+        self.to_owner(object, &entry.hint_hosts, OwnerCommand::DeleteSnapshot { id: found.id }).await.map(drop)
+    }
+
+    pub(crate) async fn snapshot_rollback(
+        &self,
+        snapshot: String,
+        how: v1::SnapshotRollback,
+    ) -> ApiResult<v1::Rollback> {
+        let (object, entry, found) = self.known_snapshot(&snapshot).await?;
+        let disk = entry.name.as_str().to_owned();
+        if !how.force {
+            v1::check_not_in_use(&disk, &self.sessions(Some(object)).await.sessions)?;
+        }
+        let kept = match how.discard {
+            true => None,
+            false => {
+                let now = self.inner.env.unix_ms();
+                let name = format!("before-rollback-{}", now / 1000);
+                let id = SnapshotId(self.inner.env.random_u64());
+                let take = OwnerCommand::TakeSnapshot { id, name: name.clone(), created_unix_ms: now, held: None };
+                self.to_owner(object, &entry.hint_hosts, take).await.map_err(|error| {
+                    let text = format!("what the disk has now cannot be kept: {}", error.message);
+                    ApiError { message: text, ..error }
+                })?;
+                Some(name)
+            }
+        };
+        self.to_owner(object, &entry.hint_hosts, OwnerCommand::RollBack { id: found.id }).await?;
+        Ok(v1::Rollback { disk, to: found.name, kept })
+    }
+
+    async fn known_snapshot(&self, snapshot: &str) -> ApiResult<(ObjectId, CatalogueEntry, Snapshot)> {
+        let (disk, name) = v1::split_snapshot(snapshot)?;
         let (object, entry) = self.known_disk(disk).await?;
         let config = self.config_of(object, &entry).await?;
-        let Some(found) = config.past.as_ref().and_then(|past| past.named(name)) else {
-            return Err(ApiError::not_found(format!("disk {disk} has no snapshot {name:?}"))
-                .remedy(format!("See `cairn snapshot list {disk}`")));
-        };
-        self.to_owner(object, &entry.hint_hosts, OwnerCommand::DeleteSnapshot { id: found.id }).await.map(drop)
+        let found = config.past.as_ref().and_then(|past| past.named(name)).cloned();
+        let found = found.ok_or_else(|| {
+            ApiError::not_found(format!("disk {disk} has no snapshot {name:?}"))
+                .remedy(format!("See `cairn snapshot list {disk}`"))
+        })?;
+        Ok((object, entry, found))
     }
 
     /// Holds all of them.
@@ -109,7 +143,7 @@ impl<E: Env> Node<E> {
     }
 }
 
-fn shown(disk: &str, snapshot: &cairn_types::Snapshot) -> v1::Snapshot {
+fn shown(disk: &str, snapshot: &Snapshot) -> v1::Snapshot {
     v1::Snapshot {
         disk: disk.to_owned(),
         name: snapshot.name.clone(),

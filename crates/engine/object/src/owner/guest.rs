@@ -28,7 +28,7 @@ use crate::{
     stages::{IoKind, Stage, Watch, mark},
 };
 
-const BLOCK: u64 = BLOCK_BYTES as u64;
+pub(super) const BLOCK: u64 = BLOCK_BYTES as u64;
 
 /// Names a request, and says whether an earlier try of it may have been carried out.
 #[derive(Debug, Clone, Copy, Default)]
@@ -61,15 +61,31 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return Ok(Vec::new());
         }
         let mut watch = self.watch(IoKind::Read, Some(began));
+        self.is_itself().await;
         self.pace(u64::from(len_bytes)).await;
+        self.read_watched((offset, len_bytes), blocks, &mut watch).await
+    }
+
+    /// Reads bytes for whoever needs no turn.
+    pub(super) async fn read_bytes(self: &Rc<Self>, offset: u64, len_bytes: u32) -> Result<Vec<Bytes>, OpError> {
+        let blocks = self.check(offset, u64::from(len_bytes))?;
+        self.read_watched((offset, len_bytes), blocks, &mut None).await
+    }
+
+    async fn read_watched(
+        self: &Rc<Self>,
+        (offset, len_bytes): (u64, u32),
+        blocks: BlockRange,
+        watch: &mut Option<Watch<E>>,
+    ) -> Result<Vec<Bytes>, OpError> {
         let since = self.context.env.now();
         let mut locked = Locked::Blocks;
         let (_held, parts) = loop {
             let budget = self.context.admit(u64::from(len_bytes)).await;
-            mark(&mut watch, Stage::Admission);
+            mark(watch, Stage::Admission);
             let around = self.around(blocks, locked);
             let guard = self.locks.lock(around, false).await;
-            mark(&mut watch, Stage::Lock);
+            mark(watch, Stage::Lock);
             if locked == Locked::Rows && around != self.around(blocks, locked) {
                 continue;
             }
@@ -83,9 +99,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 read => break ((guard, budget), read?),
             }
         };
-        mark(&mut watch, Stage::Copies);
+        mark(watch, Stage::Copies);
         if self.check_lease().await? {
-            mark(&mut watch, Stage::Lease);
+            mark(watch, Stage::Lease);
         }
         let skip = (offset - blocks.first * BLOCK) as usize;
         Ok(cut(parts, skip, len_bytes as usize))
@@ -99,11 +115,29 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let mut watch = self.watch(IoKind::Write, origin.began);
         let came = self.context.env.now();
+        self.is_itself().await;
         self.pace(data.len() as u64).await;
+        self.write_bytes((offset, data), blocks, (origin, came), &mut watch).await
+    }
+
+    /// Writes bytes that nobody waits for, at once.
+    pub(super) async fn write_back_bytes(self: &Rc<Self>, offset: u64, data: Bytes) -> Result<(), OpError> {
+        let blocks = self.check(offset, data.len() as u64)?;
+        let origin = (Origin::default(), self.context.env.now());
+        self.write_bytes((offset, data), blocks, origin, &mut None).await
+    }
+
+    async fn write_bytes(
+        self: &Rc<Self>,
+        (offset, data): (u64, Bytes),
+        blocks: BlockRange,
+        (origin, came): (Origin, Time),
+        watch: &mut Option<Watch<E>>,
+    ) -> Result<(), OpError> {
         self.not_draining().await?;
         let _budget = self.context.admit(blocks.bytes()).await;
         self.not_too_late(origin, came)?;
-        mark(&mut watch, Stage::Admission);
+        mark(watch, Stage::Admission);
         let (mut left, mut origin) = (blocks, origin);
         while left.count > 0 {
             let (area, part) = self.first_part(left);
@@ -115,7 +149,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let bytes = data.slice((from - offset) as usize..(to - offset) as usize);
             let result = match is_done {
                 true => Ok(()),
-                false => self.write_area(area, (part, from, bytes), origin, &mut watch).await,
+                false => self.write_area(area, (part, from, bytes), origin, watch).await,
             };
             match result {
                 // Some of it may have been done where it was.
@@ -126,7 +160,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 }
             }
         }
-        mark(&mut watch, Stage::Copies);
+        mark(watch, Stage::Copies);
         Ok(())
     }
 
@@ -209,6 +243,17 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         keep_allocated: bool,
         origin: Origin,
     ) -> Result<(), OpError> {
+        self.is_itself().await;
+        self.zero_bytes((offset, len_bytes), keep_allocated, origin).await
+    }
+
+    /// The same, at once.
+    pub(super) async fn zero_bytes(
+        self: &Rc<Self>,
+        (offset, len_bytes): (u64, u64),
+        keep_allocated: bool,
+        origin: Origin,
+    ) -> Result<(), OpError> {
         let blocks = self.check(offset, len_bytes)?;
         let end = offset + len_bytes;
         let (first, last) = (offset.div_ceil(BLOCK), end / BLOCK);
@@ -216,15 +261,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let last = if end == self.size_bytes() { blocks.end() } else { last };
         if first >= last {
             let zeros = PageBuf::zeroed(len_bytes as usize).freeze();
-            return self.guest_write(offset, zeros, origin).await;
+            return self.write_zeros(offset, zeros, origin).await;
         }
         if offset < first * BLOCK {
             let head = PageBuf::zeroed((first * BLOCK - offset) as usize).freeze();
-            self.guest_write(offset, head, origin).await?;
+            self.write_zeros(offset, head, origin).await?;
         }
         if end > last * BLOCK {
             let tail = PageBuf::zeroed((end - last * BLOCK) as usize).freeze();
-            self.guest_write(last * BLOCK, tail, origin).await?;
+            self.write_zeros(last * BLOCK, tail, origin).await?;
         }
         let mut next = first;
         while next < last {
@@ -236,12 +281,20 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         Ok(())
     }
 
+    /// Zeroes that are less than a block, or its edge.
+    async fn write_zeros(self: &Rc<Self>, offset: u64, zeros: Bytes, origin: Origin) -> Result<(), OpError> {
+        let (blocks, came) = (self.check(offset, zeros.len() as u64)?, self.context.env.now());
+        self.pace(zeros.len() as u64).await;
+        self.write_bytes((offset, zeros), blocks, (origin, came), &mut None).await
+    }
+
     /// Allocation of a range in bytes.
     pub(crate) async fn guest_status(
         self: &Rc<Self>,
         offset: u64,
         len_bytes: u64,
     ) -> Result<Vec<AllocatedPiece>, OpError> {
+        self.is_itself().await;
         let all = self.check(offset, len_bytes)?;
         let config = self.config();
         let mut found = Vec::new();

@@ -67,7 +67,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let link = self.state.borrow().link_of(component).ok_or(Broken::Failed)?;
         let target = Leg { component, link };
         let mut changed: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); snapshots.len()];
-        for leg in self.tells_history(set, range)?.into_iter().chain([target]) {
+        let own = (!Canary::StaleHistoryKept.sings()).then_some(target);
+        for leg in self.tells_history(set, range)?.into_iter().chain(own) {
             let request = Request::History { to: leg.link.target, snapshots: snapshots.to_vec(), range };
             let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
             let told = match reply {

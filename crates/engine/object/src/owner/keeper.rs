@@ -463,7 +463,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             ComponentOp::Resize { size_blocks, reserved_blocks },
         ];
         // Before the first change flows to it: what that replaces is history there, too.
-        ops.extend(self.state.borrow_mut().cuts(None));
+        let list = self.state.borrow_mut().cuts(None);
+        ops.extend(list.filter(|_| !Canary::ListNotLevelled.sings()));
         let ask = |op| self.context.request(member.host, member.disk_group, Request::Change { to, op }, None);
         let asked: Vec<_> = ops.into_iter().map(ask).collect();
         let mut good = true;

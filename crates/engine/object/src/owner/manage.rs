@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use cairn_env::Env;
+use cairn_geometry::Area;
 use cairn_owner::State;
 use cairn_types::{ComponentId, ComponentOp, ComponentState, Member};
 use cairn_wire::{ObjectStatus, OwnerCommand, Request, ResyncStatus};
@@ -40,7 +41,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             blocks_unreadable: p.blocks_unreadable,
             elapsed_ms: now.since(p.started).as_millis() as u64,
         };
-        resyncs.iter().map(one).chain(self.conversion_status()).collect()
+        resyncs.iter().map(one).chain(self.conversion_status()).chain(self.rollback_status()).collect()
     }
 
     /// The members of what goes over to another layout, each with its part of what is to be copied.
@@ -60,6 +61,32 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 bytes_left: converting.left_of(bytes_total),
                 blocks_unreadable: 0,
                 elapsed_ms: self.context.env.now().since(converting.started).as_millis() as u64,
+            })
+        };
+        config.members.iter().filter_map(of).collect()
+    }
+
+    /// The members of a disk that goes back to a snapshot, each with its part of what is looked through.
+    fn rollback_status(&self) -> Vec<ResyncStatus> {
+        let Some(going) = self.going_back.get() else { return Vec::new() };
+        let config = self.config();
+        let areas: Vec<Area> = Area::all(&config.addresses, config.size_bytes).collect();
+        let sets = areas.iter().flat_map(|area| area.sets().map(|set| area.component_blocks(set)));
+        let all = sets.sum::<u64>().max(1);
+        let of = |member: &Member| {
+            let set = member.set().filter(|set| config.addresses.serves(*set) && member.state.in_sync())?;
+            let bytes_total = Area::of_set(&config, set)?.component_bytes(set);
+            let left = all.saturating_sub(going.blocks_done);
+            Some(ResyncStatus {
+                object: self.id,
+                name: config.name.clone(),
+                component: member.component,
+                host: member.host,
+                full: false,
+                bytes_total,
+                bytes_left: (u128::from(bytes_total) * u128::from(left) / u128::from(all)) as u64,
+                blocks_unreadable: 0,
+                elapsed_ms: self.context.env.now().since(going.started).as_millis() as u64,
             })
         };
         config.members.iter().filter_map(of).collect()
@@ -138,6 +165,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         for one in queued {
             match one {
                 Queued::Activate(component, session) => self.propose_active(component, session).await,
+                Queued::WentBack(to) => self.went_back(to).await,
                 Queued::Command(command, answer) => {
                     let result = match command {
                         OwnerCommand::Status | OwnerCommand::Repair { .. } => Ok(()),
@@ -153,6 +181,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                             self.take_snapshot((id, name), created_unix_ms, held).await
                         }
                         OwnerCommand::Hold { number, for_ms } => self.hold(number, for_ms).await,
+                        OwnerCommand::RollBack { id } => self.roll_back(id).await,
                         OwnerCommand::DeleteSnapshot { id } => self.delete_snapshot(id).await,
                     };
                     let _ = answer.send(result);

@@ -22,6 +22,7 @@ mod policy;
 mod read;
 mod repair;
 mod resync;
+mod rollback;
 mod rows;
 mod snapshots;
 mod takeover;
@@ -104,6 +105,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     went_over: RefCell<BTreeMap<u64, Time>>,
     /// Components may have other cuts than the record has snapshots.
     unlevelled: Cell<bool>,
+    /// The disk is going back to a snapshot.
+    going_back: Cell<Option<rollback::GoingBack>>,
     /// Changes are held for a snapshot of several disks.
     held: RefCell<Option<snapshots::Held>>,
     /// When this owner began.
@@ -129,6 +132,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     pub(crate) fn begin(context: &Rc<Context<E, S>>, all: &Rc<OwnedById<E, S>>, won: Won) -> Rc<Self> {
         // The owner before may have cut some of them, and died before the record said so.
         let unlevelled = Cell::new(won.config.past.is_some());
+        let back_to = won.config.past.as_ref().and_then(|past| past.goes_back_to);
+        let started = context.env.now();
+        let going_back = Cell::new(back_to.map(|to| rollback::GoingBack { to, blocks_done: 0, started }));
         let state = State::new(won.config, won.csn, won.epoch, &won.sessions, won.proven);
         let owned = Rc::new(Self {
             context: context.clone(),
@@ -153,6 +159,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             not_before: Cell::default(),
             went_over: RefCell::default(),
             unlevelled,
+            going_back,
             held: RefCell::default(),
             began: context.env.now(),
             asked_to_move: RefCell::default(),
@@ -169,6 +176,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         context.tell(ObjectEvent::Owned { object: owned.id, name, epoch });
         let keeper = owned.clone();
         context.env.spawn(async move { keeper.keep().await });
+        if back_to.is_some() {
+            owned.go_back();
+        }
         owned.compare_in_background();
         owned
     }

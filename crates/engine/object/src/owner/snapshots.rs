@@ -29,7 +29,7 @@ pub(super) struct Held {
 const OWNER_CHANGED: &str = "the disk's owner changed meanwhile: ask again";
 
 /// What a majority that does not answer leaves to do.
-const NOT_ACCEPTED: &str = "the change was not accepted by a majority; ask again";
+pub(super) const NOT_ACCEPTED: &str = "the change was not accepted by a majority; ask again";
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Takes a snapshot. One with this id is not taken again.
@@ -77,6 +77,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Holds changes until a snapshot was taken with this number.
     pub(super) async fn hold(self: &Rc<Self>, number: u64, for_ms: u32) -> Result<(), String> {
+        if self.going_back.get().is_some() {
+            return Err(cairn_owner::NotTaken::GoesBack.to_string());
+        }
         if self.held.borrow().is_some() {
             return Err("its changes are held for another snapshot: ask again".into());
         }
@@ -107,6 +110,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if self.config().past.as_ref().is_none_or(|past| past.snapshot(id).is_none()) {
             return Ok(());
         }
+        if self.goes_back_to() == Some(id) {
+            return Err("the disk is going back to it: delete it when it has".into());
+        }
         let next = self.state.borrow().config_without_snapshot(id);
         if !self.change(next).await {
             return Err(NOT_ACCEPTED.into());
@@ -128,7 +134,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     /// Lets no change begin, and waits until all that have begun are decided; failures are recorded on the way. None: the owner ended.
-    async fn hold_still(self: &Rc<Self>) -> Option<Vec<Guard>> {
+    pub(super) async fn hold_still(self: &Rc<Self>) -> Option<Vec<Guard>> {
         let held = {
             // Changes have the lock of their blocks from before they begin until they are acknowledged.
             let mut all = pin!(self.lock_all());

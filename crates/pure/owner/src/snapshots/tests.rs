@@ -41,7 +41,8 @@ fn the_record_and_the_lists_go_together() {
 fn a_disk_has_no_more_snapshots_than_there_may_be() {
     let mut state = owner();
     let mut config = state.config_with_past();
-    config.past = Some(Past { snapshots: (0..SNAPSHOTS_MAX as u64).map(|n| snapshot(n, 0)).collect() });
+    config.past =
+        Some(Past { snapshots: (0..SNAPSHOTS_MAX as u64).map(|n| snapshot(n, 0)).collect(), goes_back_to: None });
     state.adopt(config, cairn_types::Csn(8), &Default::default());
     assert_eq!(state.check_take("new"), Err(NotTaken::TooMany));
 }

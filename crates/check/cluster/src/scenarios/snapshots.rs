@@ -1,0 +1,160 @@
+//! Stories of snapshots: owners that die while one is taken, copies that were away, disks that go back.
+
+use super::{Scenario, Stage};
+use crate::shape::Shape;
+
+/// All of them.
+pub fn all() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "25. an owner dies while a snapshot is taken",
+            (
+                "there is a snapshot of one moment, or none; each one that was answered is whole at every host",
+                "under load snapshots are asked for, and the owner or the host of another copy loses power at a disk operation that is drawn; some are deleted",
+            ),
+            (Shape::plain(4).small(), 10),
+            dies_while_taken,
+        ),
+        Scenario::new(
+            "25. a copy that was away over snapshots has all of them",
+            (
+                "a copy that comes back can give each snapshot alone, also those that were taken and those that went meanwhile",
+                "snapshots are taken before, while and after the host of a copy is away, one is deleted meanwhile; then the host of the other copy dies, and all are read",
+            ),
+            (Shape::plain(4).small(), 8),
+            away,
+        ),
+        Scenario::new(
+            "25. a member of rows that was away over snapshots has all of them",
+            (
+                "what the member had is made from the others at each snapshot, data and parity: another member may be away then",
+                "as with copies, on rows of two strips of data and one of parity",
+            ),
+            (Shape::plain(4).small().in_rows(2, 1), 6),
+            away,
+        ),
+        Scenario::new(
+            "25. a disk goes back to a snapshot, and its owner dies",
+            (
+                "guests read nothing between the former state and the snapshot's; then each byte is the snapshot's, and later snapshots have what they had",
+                "under load a disk goes back, its owner loses power at a disk operation that is drawn, and the host of another copy; then once more to a later snapshot",
+            ),
+            (Shape::plain(4).small(), 8),
+            goes_back,
+        ),
+        Scenario::new(
+            "25. a disk in rows goes back to a snapshot",
+            ("as with copies", "as with copies, on rows of two strips of data and one of parity"),
+            (Shape::plain(4).small().in_rows(2, 1), 6),
+            goes_back,
+        ),
+    ]
+}
+
+const DISK: (usize, bool) = (0, false);
+
+fn named(name: &str) -> String {
+    format!("{}@{name}", Shape::disk_name(DISK.0))
+}
+
+/// Takes one that must come to be.
+async fn take(stage: &Stage) -> Result<String, String> {
+    for _ in 0..20 {
+        if let Some(name) = stage.cluster.take_snapshot(DISK, stage.any()).await? {
+            return Ok(named(&name));
+        }
+        stage.ms(500).await;
+    }
+    Err("no snapshot is taken".into())
+}
+
+async fn dies_while_taken(stage: Stage) -> Result<(), String> {
+    stage.ms(1500).await;
+    let mut taken = Vec::new();
+    for round in 0..6 {
+        let hosts = stage.copies_of(DISK.0).await?;
+        let owner = hosts[round % hosts.len()];
+        stage.attach(owner).await?;
+        let dies = if stage.below(2) == 0 { owner } else { hosts[(round + 1) % hosts.len()] };
+        stage.ms(stage.below(300)).await;
+        stage.crash_at(dies, stage.below(5));
+        let asked = (owner + 1 + stage.below(stage.hosts() as u64 - 1) as usize) % stage.hosts();
+        if let Some(name) = stage.cluster.take_snapshot(DISK, asked).await? {
+            taken.push(named(&name));
+        }
+        stage.ms(stage.below(3000)).await;
+        stage.host(dies).no_planned_crash();
+        stage.start(dies);
+        stage.healthy().await?;
+        stage.cluster.check_snapshots(true).await?;
+        if taken.len() > 2 {
+            let goes = taken.remove(stage.below(taken.len() as u64) as usize);
+            stage.cluster.delete_snapshot(stage.any(), &goes).await?;
+        }
+    }
+    stage.rest(false).await
+}
+
+async fn away(stage: Stage) -> Result<(), String> {
+    stage.ms(1500).await;
+    let before = [take(&stage).await?, take(&stage).await?];
+    stage.ms(1000).await;
+    let hosts = stage.copies_of(DISK.0).await?;
+    let (goes, other) = (hosts[0], hosts[1]);
+    stage.say(format!("h{goes} is away"));
+    stage.crash(goes);
+    stage.ms(3000).await;
+    take(&stage).await?;
+    stage.ms(1000).await;
+    stage.cluster.delete_snapshot(other, &before[stage.below(2) as usize]).await?;
+    take(&stage).await?;
+    stage.ms(1000).await;
+    stage.start(goes);
+    if stage.below(2) == 0 {
+        stage.ms(stage.below(800)).await;
+        // While it is being filled.
+        take(&stage).await?;
+    }
+    stage.healthy().await?;
+    take(&stage).await?;
+    stage.ms(500).await;
+    stage.say(format!("h{other} dies"));
+    stage.crash(other);
+    stage.ms(3000).await;
+    for at in (0..stage.hosts()).filter(|at| *at != other) {
+        for name in stage.cluster.snapshots.names() {
+            stage.cluster.check_snapshot(at, &name, true).await?;
+        }
+    }
+    stage.start(other);
+    stage.rest(false).await
+}
+
+async fn goes_back(stage: Stage) -> Result<(), String> {
+    stage.ms(1500).await;
+    let first = take(&stage).await?;
+    stage.ms(1500).await;
+    let second = take(&stage).await?;
+    stage.ms(1500).await;
+    let hosts = stage.copies_of(DISK.0).await?;
+    for (to, round) in [(&first, 0), (&second, 1)] {
+        let owner = hosts[round % hosts.len()];
+        stage.attach(owner).await?;
+        let dies = if stage.below(3) > 0 { owner } else { hosts[(round + 1) % hosts.len()] };
+        stage.crash_at(dies, stage.below(60));
+        let (cluster, to) = (stage.cluster.clone(), to.clone());
+        let asked = stage.any();
+        let back = async move { cluster.go_back(DISK.0, &to, asked).await };
+        let again = async {
+            stage.ms(2500 + stage.below(2000)).await;
+            stage.host(dies).no_planned_crash();
+            stage.start(dies);
+        };
+        futures::future::join(back, again).await.0?;
+        stage.ms(1000).await;
+        stage.healthy().await?;
+        stage.guests[0].verify_at(hosts[0]).await?;
+        stage.cluster.check_snapshots(true).await?;
+    }
+    stage.rest(false).await
+}
