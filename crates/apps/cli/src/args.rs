@@ -2,9 +2,11 @@
 
 mod bench;
 mod cluster;
+mod snapshot;
 
 pub use bench::{Bench, Calc, Capacity, Compare, EasyRun, Endurance, MediaName, Tco, Words};
 pub use cluster::{Cluster, Devices, Init, Join, MemberUrls, Members, MembersHow, Upgrade};
+pub use snapshot::Snapshot;
 
 use std::path::PathBuf;
 
@@ -185,55 +187,6 @@ pub enum WhatIf {
         /// Size of each capacity device
         #[arg(long, value_name = "SIZE", value_parser = size)]
         device_size: u64,
-    },
-}
-
-/// Snapshots of disks.
-#[derive(Debug, Subcommand)]
-pub enum Snapshot {
-    /// The snapshots of a disk, the oldest first
-    List {
-        /// The disk, by name or id
-        disk: String,
-    },
-    /// Take a snapshot: of several disks at one moment, or of none of them
-    ///
-    /// It has every change that was answered before. Guests wait for some milliseconds, and nothing is copied. A file system in use is
-    /// as after a power cut then: sync or freeze it first where that matters. It is read as DISK@NAME, at every door.
-    Create {
-        /// Its name
-        name: String,
-        /// The disks, by name or id
-        #[arg(required = true, value_name = "DISK")]
-        disks: Vec<String>,
-    },
-    /// Have a disk go back to a snapshot; refused while a guest has the disk open
-    ///
-    /// What changed since is written back, so it takes as long as writing that. Guests wait until it is done. All snapshots stay, also
-    /// later ones. What the disk has now is kept as a snapshot before-rollback-SECONDS, unless --discard is given.
-    Rollback {
-        /// DISK@NAME
-        snapshot: String,
-        /// Do not ask
-        #[arg(long, short)]
-        yes: bool,
-        /// Do not keep what the disk has now
-        #[arg(long)]
-        discard: bool,
-        /// Go back although guests have the disk open: what they keep in memory no longer fits it
-        #[arg(long)]
-        force: bool,
-        /// Return when it is done
-        #[arg(long)]
-        wait: bool,
-    },
-    /// Delete a snapshot; its space comes back afterwards
-    Delete {
-        /// DISK@NAME
-        snapshot: String,
-        /// Do not ask
-        #[arg(long, short)]
-        yes: bool,
     },
 }
 

@@ -137,6 +137,9 @@ macro_rules! management_calls {
             /// The snapshots of a disk, the oldest first.
             get "/api/v1/disks/{disk}/snapshots" 200 viewer "snapshot"
             fn snapshot_list[disk: String]() -> Vec<$crate::v1::Snapshot>;
+            /// What changed of a disk between two of its snapshots, or what one of them holds: for backups.
+            get "/api/v1/disks/{disk}/changes" 200 viewer "snapshot"
+            fn disk_changes[disk: String](between: $crate::v1::ChangesBetween) -> $crate::v1::Changes;
             /// Takes a snapshot of disks, all at one moment, or of none of them. Guests wait for some milliseconds.
             post "/api/v1/snapshots" 201 operator "snapshot"
             fn snapshot_create[](request: $crate::v1::SnapshotCreate) -> Vec<$crate::v1::Snapshot>;

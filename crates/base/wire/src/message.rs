@@ -464,4 +464,32 @@ mod tests {
             assert_eq!(crate::decode(&crate::encode(&message)).as_ref(), Ok(&message));
         }
     }
+
+    /// Goal: hosts of the release before are never asked for snapshots. Method: each message of them has the level of the feature, and reads
+    /// back.
+    #[test]
+    fn what_is_of_snapshots_has_a_level_and_reads_back() {
+        let (disk_group, component, snapshot) = (DiskGroupId(1), ComponentId(2), SnapshotId(u64::MAX));
+        let to = Target { disk_group, component, epoch: Epoch::default(), session: SessionId::default() };
+        let range = BlockRange::new(1 << 30, 512);
+        let cuts = ComponentOp::Cuts { at: OpId::ZERO, settled: OpId::ZERO, cuts: vec![(snapshot, OpId::ZERO)] };
+        let command = |command| Request::Manage { object: ObjectId(3), command };
+        let requests = [
+            Request::Change { to, op: cuts },
+            Request::View { disk_group, component, snapshot, range, ask: ViewAsk::ChangedUpTo(SnapshotId(1)) },
+            Request::ReadAt { to, snapshot, range, marks: true },
+            Request::History { to, snapshots: vec![snapshot], range },
+            Request::FillHistory { to, snapshot, first_block: 7, runs: vec![Run::Hole { blocks: 3 }] },
+            command(OwnerCommand::TakeSnapshot { id: snapshot, name: "a".into(), created_unix_ms: 1, held: Some(2) }),
+            command(OwnerCommand::Hold { number: 2, for_ms: 2000 }),
+            command(OwnerCommand::RollBack { id: snapshot }),
+            command(OwnerCommand::DeleteSnapshot { id: snapshot }),
+        ];
+        let asked = requests.map(|request| Message::Request { id: 1, request });
+        let told = Message::Answer { id: 1, answer: Ok(Answer::Changed(vec![vec![range], Vec::new()])) };
+        for message in asked.into_iter().chain([told]) {
+            assert_eq!(message.since(), Feature::Snapshots.since(), "{message:?}");
+            assert_eq!(crate::decode(&crate::encode(&message)).as_ref(), Ok(&message));
+        }
+    }
 }

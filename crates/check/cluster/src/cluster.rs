@@ -29,11 +29,11 @@ use futures::{
 
 use crate::{
     directory::{TroubledWay, way_to},
+    held::Snapshots,
     model::Model,
     options::{CLUSTER, node_options},
     release::Release,
     shape::{DiskShape, Shape},
-    snapshots::Snapshots,
 };
 
 pub use crate::{

@@ -456,6 +456,17 @@ impl Guests {
         Ok(touched)
     }
 
+    /// Writes the whole disk, or trims it.
+    pub async fn change_all(&self, at: usize, trim: bool) -> Result<(), String> {
+        let (end, client) = (self.known_sectors(), self.connect_anew(at).await?);
+        let act = if trim { Act::Trim } else { Act::Write };
+        for first in (0..end).step_by(512) {
+            let changed = self.change(at, &client, first, (end - first).min(512), act).await;
+            changed.map_err(|lost| format!("h{at} does not change it: {lost:?}"))?;
+        }
+        Ok(())
+    }
+
     /// Writes a block over. False: its guest gave up.
     pub async fn write_block(&self, at: usize, block: u64) -> Result<bool, String> {
         let (end, client) = (self.known_sectors(), self.connect_anew(at).await?);

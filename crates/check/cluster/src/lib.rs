@@ -18,6 +18,7 @@ pub mod directory;
 mod draw;
 pub mod ends;
 pub mod guests;
+pub mod held;
 pub mod inject;
 mod log;
 mod membership;

@@ -301,14 +301,15 @@ impl Model {
         }
     }
 
-    /// The disk begins to go back to what it held: each sector from the first. When that began.
+    /// The disk begins to go back to what it held: each sector from the first. What it has grown by since is zeroes. When that began.
     pub fn begin_going_back(&mut self, found: &[Found]) -> u64 {
         let began = self.tick();
         let number = self.next;
         self.next += 1;
-        for (found, sector) in found.iter().zip(&mut self.sectors) {
+        let held = found.iter().copied().chain(std::iter::repeat(Found::Zeroes));
+        for (found, sector) in held.zip(&mut self.sectors) {
             let (number, zero) = match found {
-                Found::Version(number) => (*number, false),
+                Found::Version(number) => (number, false),
                 Found::Zeroes | Found::Strange { .. } => (number, true),
             };
             let version =

@@ -5,7 +5,7 @@
 //!             each later read finds the same
 //! Not here    when snapshots are taken (`draw`)
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, time::Duration};
+use std::{cell::RefCell, rc::Rc, time::Duration};
 
 use cairn_api::{ApiErrorKind, LocalManagement as _, v1};
 use cairn_node::{NodeExports, NodeVolume};
@@ -29,27 +29,12 @@ pub const WENT_BACK: &str = "disks that went back";
 /// What is counted of snapshots that were read whole.
 pub const READ: &str = "snapshots read";
 
-/// Snapshots that a run has taken.
-#[derive(Default)]
-pub struct Snapshots {
-    /// By name, DISK@NAME; none of what could not be read yet.
-    held: RefCell<BTreeMap<String, Rc<Vec<Found>>>>,
-    next: std::cell::Cell<u64>,
-}
-
 /// A disk whose snapshot is asked for.
 struct Asked {
     disk: usize,
     model: Rc<RefCell<Model>>,
     reading: Reading,
     sectors: u64,
-}
-
-impl Snapshots {
-    /// Those that are known to be there, DISK@NAME.
-    pub fn names(&self) -> Vec<String> {
-        self.held.borrow().keys().cloned().collect()
-    }
 }
 
 impl Cluster {
@@ -183,7 +168,7 @@ impl Cluster {
             return Ok(());
         };
         let began = model.borrow_mut().begin_going_back(&held);
-        let (name, how) = (named.to_owned(), v1::SnapshotRollback { force: true, discard: disk % 2 == 0 });
+        let (name, how) = (named.to_owned(), v1::SnapshotRollback { force: true, discard: disk.is_multiple_of(2) });
         let begun = self.manage(at, async move |node| node.snapshot_rollback(name, how).await).await;
         if let Err(error) = &begun {
             self.log.add(format!("h{at} does not have disk {disk} go back to {named}: {error}"));

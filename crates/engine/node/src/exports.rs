@@ -100,7 +100,7 @@ impl<E: Env> Node<E> {
 
 impl<E: Env> Node<E> {
     /// Opens a snapshot of a disk for a front end.
-    async fn open_snapshot(
+    pub(crate) async fn open_snapshot(
         &self,
         disk: &str,
         snapshot: &str,

@@ -19,7 +19,7 @@ use crate::{
     bytes::{cut, extents},
     local_store::LocalStore,
     objects::Objects,
-    view::{NotRead, View},
+    view::{NotRead, View, joined},
 };
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -53,7 +53,10 @@ impl<E: Env, S: LocalStore> SnapshotReader<E, S> {
     }
 
     fn check(&self, offset: u64, len_bytes: u64) -> Result<BlockRange, VolumeError> {
-        let size = self.inner.info.size_bytes;
+        Self::check_within(offset, len_bytes, self.inner.info.size_bytes)
+    }
+
+    fn check_within(offset: u64, len_bytes: u64, size: u64) -> Result<BlockRange, VolumeError> {
         let inside = offset.checked_add(len_bytes).is_some_and(|end| end <= size);
         let blocks = (offset + len_bytes).div_ceil(BLOCK).saturating_sub(offset / BLOCK);
         match u32::try_from(blocks) {
@@ -110,6 +113,32 @@ impl<E: Env, S: LocalStore> SnapshotReader<E, S> {
         let _budget = context.admit(blocks.bytes()).await;
         let parts = self.until_read(async |view: View<E, S>| view.read(blocks).await);
         Ok(cut(parts.await?, (offset - blocks.first * BLOCK) as usize, len_bytes as usize))
+    }
+
+    /// Extents, in bytes, that may differ from what a later snapshot of the disk has, ascending; no others do. Those that were allocated, where
+    /// none is named.
+    ///
+    /// # Errors
+    /// As of a read.
+    pub async fn changed(
+        &self,
+        later: Option<SnapshotId>,
+        offset: u64,
+        len_bytes: u64,
+    ) -> Result<Vec<(u64, u64)>, VolumeError> {
+        // The disk may have grown since.
+        let size = self.inner.known.borrow().size_bytes;
+        let blocks = Self::check_within(offset, len_bytes, size)?;
+        let changed = self.until_read(async |view: View<E, S>| match later {
+            Some(later) => view.changed_up_to(later, blocks).await,
+            None => {
+                let pieces = view.allocated(blocks).await?;
+                Ok(joined(pieces.into_iter().filter(|piece| piece.allocated).map(|piece| piece.range).collect()))
+            }
+        });
+        let end = offset + len_bytes;
+        let bytes = |run: BlockRange| ((run.first * BLOCK).max(offset), (run.end() * BLOCK).min(end));
+        Ok(changed.await?.into_iter().map(bytes).map(|(from, to)| (from, to - from)).collect())
     }
 
     async fn allocated(&self, offset: u64, len_bytes: u64) -> Result<Vec<Extent>, VolumeError> {

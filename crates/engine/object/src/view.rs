@@ -66,6 +66,85 @@ impl<E: Env, S: LocalStore> View<E, S> {
         Ok(found)
     }
 
+    /// Which of these blocks may differ from what a later snapshot has; ascending. No others do.
+    pub(crate) async fn changed_up_to(
+        &self,
+        later: SnapshotId,
+        blocks: BlockRange,
+    ) -> Result<Vec<BlockRange>, NotRead> {
+        let mut changed = Vec::new();
+        for (area, some) in by_area(&self.config, blocks) {
+            let mut by_set: BTreeMap<ReplicaSetIndex, BlockRange> = BTreeMap::new();
+            for piece in area.split(some) {
+                // What lies between two strips of a set lies in this range as well.
+                let known = by_set.entry(piece.set).or_insert(piece.range);
+                known.count = (piece.range.end() - known.first) as u32;
+            }
+            for (set, of_set) in by_set {
+                let told = match area.rows() {
+                    Some(rows) => self.rows_changed_up_to(later, (area, rows, set), of_set).await?,
+                    None => {
+                        let told = self.told_changed(later, set, of_set).await?;
+                        told.into_iter().flat_map(|run| area.to_object(set, run)).collect()
+                    }
+                };
+                changed.extend(told.into_iter().filter_map(|run| run.intersection(some)));
+            }
+        }
+        Ok(joined(changed))
+    }
+
+    async fn told_changed(
+        &self,
+        later: SnapshotId,
+        set: ReplicaSetIndex,
+        range: BlockRange,
+    ) -> Result<Vec<BlockRange>, NotRead> {
+        for member in self.holders(set, range.first) {
+            if let Some(told) = self.member_changed(&member, later, range).await {
+                return Ok(told);
+            }
+        }
+        Err(no_copy(set))
+    }
+
+    async fn member_changed(&self, member: &Member, later: SnapshotId, range: BlockRange) -> Option<Vec<BlockRange>> {
+        match self.ask(member, range, ViewAsk::ChangedUpTo(later)).await {
+            Ok((Answer::Changed(mut told), _)) if told.len() == 1 => told.pop(),
+            _ => None,
+        }
+    }
+
+    /// Each member tells of its own; parity, which changes with each column, of those that do not answer.
+    async fn rows_changed_up_to(
+        &self,
+        later: SnapshotId,
+        (area, rows, set): (Area, Rows, ReplicaSetIndex),
+        of_set: BlockRange,
+    ) -> Result<Vec<BlockRange>, NotRead> {
+        let (first, last) = (of_set.first / rows.row_blocks(), (of_set.end() - 1) / rows.row_blocks());
+        let (first, end) = (rows.strip_range(first).first, rows.strip_range(last).end());
+        let range = BlockRange::new(first, (end - first) as u32);
+        let mut told: BTreeMap<u32, Vec<BlockRange>> = BTreeMap::new();
+        for member in self.holders(set, range.first) {
+            let Some(index) = member.copy().filter(|index| !told.contains_key(index)) else { continue };
+            if let Some(changed) = self.member_changed(&member, later, range).await {
+                told.insert(index, changed);
+            }
+        }
+        if (told.len() as u32) < rows.data() {
+            return Err(no_copy(set));
+        }
+        let all = told.len() as u32 == rows.members();
+        let of = |(index, changed): (u32, Vec<BlockRange>)| {
+            changed.into_iter().flat_map(move |run| match all {
+                true => area.held_in_object(set, index, run),
+                false => area.columns_in_object(set, run),
+            })
+        };
+        Ok(told.into_iter().flat_map(of).collect())
+    }
+
     async fn read_area(&self, area: Area, blocks: BlockRange) -> Result<Vec<Bytes>, NotRead> {
         let mut found = Vec::new();
         match area.rows() {
@@ -217,5 +296,31 @@ impl<E: Env, S: LocalStore> View<E, S> {
             }
         }
         Err(no_copy(piece.set))
+    }
+}
+
+/// Ascending, neighbours together, each block once.
+pub(crate) fn joined(mut ranges: Vec<BlockRange>) -> Vec<BlockRange> {
+    ranges.sort_unstable_by_key(|range| range.first);
+    let mut joined: Vec<BlockRange> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if last.end() >= range.first => {
+                last.count = (last.end().max(range.end()) - last.first) as u32;
+            }
+            _ => joined.push(range),
+        }
+    }
+    joined
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_joined() {
+        let range = |first, count| BlockRange::new(first, count);
+        assert_eq!(joined(vec![range(8, 2), range(0, 3), range(2, 2), range(4, 1)]), [range(0, 5), range(8, 2)]);
     }
 }

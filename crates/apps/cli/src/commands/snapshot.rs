@@ -1,6 +1,8 @@
 //! `cairn snapshot`.
 
-use cairn_api::v1::{Snapshot, SnapshotCreate, SnapshotRollback, check_not_in_use, split_snapshot};
+use cairn_api::v1::{
+    Changes, ChangesBetween, Snapshot, SnapshotCreate, SnapshotRollback, check_not_in_use, split_snapshot,
+};
 use cairn_types::format_bytes;
 
 use super::Context;
@@ -18,6 +20,10 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let taken = client.snapshot_create(&SnapshotCreate { name, disks }).await?;
             output::show(context.format, &taken, |taken| list(taken))
         }
+        Verb::Changes { snapshot, since } => {
+            let changes = changes(context, &snapshot, since).await?;
+            output::show(context.format, &changes, show_changes)
+        }
         Verb::Rollback { snapshot, yes, discard, force, wait } => {
             let how = SnapshotRollback { force, discard };
             rollback(context, &snapshot, how, (yes, wait)).await
@@ -30,6 +36,40 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             Ok(())
         }
     }
+}
+
+/// All of them, however many answers that takes.
+async fn changes(context: &Context, snapshot: &str, from: Option<String>) -> Result<Changes, Fail> {
+    let (disk, to) = split_snapshot(snapshot)?;
+    let mut between = ChangesBetween { from, to: to.to_owned(), offset_bytes: 0 };
+    let mut all: Option<Changes> = None;
+    loop {
+        let told = context.client.disk_changes(disk.to_owned(), &between).await?;
+        let next = told.next_offset_bytes;
+        let all = match &mut all {
+            Some(all) => {
+                all.extents.extend(told.extents);
+                all
+            }
+            None => all.insert(told),
+        };
+        match next {
+            Some(next) => between.offset_bytes = next,
+            None => return Ok(Changes { next_offset_bytes: None, ..all.clone() }),
+        }
+    }
+}
+
+fn show_changes(changes: &Changes) -> String {
+    let bytes: u64 = changes.extents.iter().map(|extent| extent.len_bytes).sum();
+    let rows = changes.extents.iter().map(|extent| vec![extent.offset_bytes.to_string(), extent.len_bytes.to_string()]);
+    let table = output::table(&["offset", "bytes"], rows);
+    format!(
+        "{} of {} in {} extents\n\n{table}",
+        format_bytes(bytes),
+        format_bytes(changes.size_bytes),
+        changes.extents.len()
+    )
 }
 
 /// When a snapshot was taken, as a part of a question.

@@ -568,6 +568,11 @@ impl MemoryCluster {
         let named: ApiResult<Vec<Disk>> = request.disks.iter().map(|disk| state.disk_named(disk).cloned()).collect();
         state.snapshots.take(&request.name, &named?)
     }
+    async fn disk_changes(&self, disk: String, between: ChangesBetween) -> ApiResult<Changes> {
+        let mut state = self.0.borrow_mut();
+        let size_bytes = state.disk_named(&disk)?.summary.size_bytes;
+        state.snapshots.changes(&disk, &between, size_bytes)
+    }
     async fn snapshot_rollback(&self, snapshot: String, how: SnapshotRollback) -> ApiResult<Rollback> {
         self.0.borrow_mut().snapshots.roll_back(&snapshot, how)
     }

@@ -32,6 +32,17 @@ impl Snapshots {
         Ok(taken)
     }
 
+    /// One block, at 1 MiB.
+    pub fn changes(&self, disk: &str, between: &ChangesBetween, size_bytes: u64) -> ApiResult<Changes> {
+        if let Some(name) =
+            between.from.iter().chain([&between.to]).find(|name| !self.of(disk).iter().any(|one| one.name == **name))
+        {
+            return Err(ApiError::not_found(format!("disk {disk} has no snapshot {name:?}")));
+        }
+        let extents = vec![ByteExtent { offset_bytes: 1 << 20, len_bytes: 4096 }];
+        Ok(Changes { disk: disk.to_owned(), size_bytes, extents, next_offset_bytes: None })
+    }
+
     /// It is done at once.
     pub fn roll_back(&mut self, snapshot: &str, how: SnapshotRollback) -> ApiResult<Rollback> {
         let (disk, name) = split_snapshot(snapshot)?;

@@ -1,5 +1,7 @@
 //! Stories of snapshots: owners that die while one is taken, copies that were away, disks that go back.
 
+use cairn_types::ComponentState;
+
 use super::{Scenario, Stage};
 use crate::shape::Shape;
 
@@ -32,6 +34,16 @@ pub fn all() -> Vec<Scenario> {
             ),
             (Shape::plain(4).small().in_rows(2, 1), 6),
             away,
+        ),
+        Scenario::new(
+            "25. a copy comes back, and what it lacks is changed before it is there",
+            (
+                "what the copy keeps of its stale blocks by itself is no history: each snapshot is whole at it alone",
+                "the disk is written, a copy goes away, the disk is trimmed, a snapshot is taken; the copy comes back on slow devices, and all is trimmed again before it \
+                     is filled; then the other copy dies",
+            ),
+            (Shape::plain(4).small(), 6),
+            changed_before_filled,
         ),
         Scenario::new(
             "25. a disk goes back to a snapshot, and its owner dies",
@@ -126,6 +138,32 @@ async fn away(stage: Stage) -> Result<(), String> {
             stage.cluster.check_snapshot(at, &name, true).await?;
         }
     }
+    stage.start(other);
+    stage.rest(false).await
+}
+
+async fn changed_before_filled(stage: Stage) -> Result<(), String> {
+    stage.ms(500).await;
+    let guests = &stage.guests[DISK.0];
+    guests.stop().await;
+    let hosts = stage.copies_of(DISK.0).await?;
+    let (goes, other) = (hosts[0], hosts[1]);
+    stage.attach(other).await?;
+    guests.change_all(other, false).await?;
+    stage.crash(goes);
+    stage.ms(4000).await;
+    guests.change_all(other, true).await?;
+    take(&stage).await?;
+    stage.start(goes);
+    stage.slow(goes, 200);
+    let filling = |state: ComponentState| matches!(state, ComponentState::Resyncing { .. });
+    stage.state_of(DISK.0, goes, filling).await?;
+    guests.change_all(other, true).await?;
+    stage.devices_as_fast_as_ever();
+    stage.healthy().await?;
+    stage.crash(other);
+    stage.ms(4000).await;
+    stage.cluster.check_snapshot(goes, &stage.cluster.snapshots.names()[0], true).await?;
     stage.start(other);
     stage.rest(false).await
 }

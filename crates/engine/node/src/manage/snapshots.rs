@@ -10,6 +10,7 @@ use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::CatalogueEntry;
 use cairn_env::Env;
 use cairn_types::{Feature, ObjectId, Snapshot, SnapshotId};
+use cairn_volume::VolumeError;
 use cairn_wire::OwnerCommand;
 use futures::future::join_all;
 
@@ -17,6 +18,11 @@ use crate::node::Node;
 
 /// For so long guests of several disks wait at most.
 const HELD_FOR: Duration = Duration::from_secs(2);
+
+/// Extents of one answer: it ends with the part of the disk in which there are as many.
+const EXTENTS_MAX: usize = 10_000;
+/// Bytes of the disk that are looked at together: each copy reads a page or two of its map for them.
+const LOOKED_AT_BYTES: u64 = 256 << 20;
 
 /// Disks of which a snapshot is taken.
 type Disks = [(ObjectId, CatalogueEntry)];
@@ -116,6 +122,37 @@ impl<E: Env> Node<E> {
         Ok((object, entry, found))
     }
 
+    pub(crate) async fn disk_changes(&self, disk: String, between: v1::ChangesBetween) -> ApiResult<v1::Changes> {
+        let (_, entry, to) = self.known_snapshot(&format!("{disk}@{}", between.to)).await?;
+        let from = match &between.from {
+            None => None,
+            Some(from) => Some(self.known_snapshot(&format!("{disk}@{from}")).await?.2),
+        };
+        if from.as_ref().is_some_and(|from| from.cut >= to.cut) {
+            let text = format!("snapshot {} is not older than {}", between.from.unwrap_or_default(), between.to);
+            return Err(ApiError::invalid(text).remedy(format!("See `cairn snapshot list {disk}`")));
+        }
+        let (first, later) = from.as_ref().map_or((&to, None), |from| (from, Some(to.id)));
+        let reader = self.open_snapshot(&disk, &first.name).await;
+        let reader = reader.map_err(unreadable)?.ok_or_else(|| ApiError::conflict("the snapshot went meanwhile"))?;
+        let mut told = v1::Changes {
+            disk: entry.name.as_str().to_owned(),
+            size_bytes: to.size_bytes,
+            extents: Vec::new(),
+            next_offset_bytes: Some(between.offset_bytes),
+        };
+        while let Some(at) = told.next_offset_bytes.filter(|_| told.extents.len() < EXTENTS_MAX) {
+            // What a disk has grown by since the first is new as a whole: only what was written of it is worth telling.
+            let end = (at + LOOKED_AT_BYTES).min(to.size_bytes);
+            let len = end.saturating_sub(at);
+            let found = reader.changed(later, at, len).await.map_err(unreadable)?;
+            let extent = |(offset_bytes, len_bytes)| v1::ByteExtent { offset_bytes, len_bytes };
+            told.extents.extend(found.into_iter().map(extent));
+            told.next_offset_bytes = Some(end).filter(|end| *end < to.size_bytes);
+        }
+        Ok(told)
+    }
+
     /// Holds all of them.
     async fn hold(&self, disks: &Disks, number: u64) -> ApiResult<()> {
         let for_ms = HELD_FOR.as_millis() as u32;
@@ -141,6 +178,10 @@ impl<E: Env> Node<E> {
         });
         join_all(asked).await
     }
+}
+
+fn unreadable(error: VolumeError) -> ApiError {
+    ApiError::unavailable(format!("the snapshot cannot be read now: {error}"))
 }
 
 fn shown(disk: &str, snapshot: &Snapshot) -> v1::Snapshot {

@@ -22,7 +22,7 @@ use super::guest::BLOCK;
 use crate::{
     local_store::LocalStore,
     owner::{Origin, Owned, command::Queued},
-    view::View,
+    view::{View, joined},
 };
 
 /// Blocks of a component that are asked for changes at once: as many as a shard of its map has.
@@ -244,21 +244,6 @@ fn unlike(was: &[u8], now: &[u8]) -> Vec<std::ops::Range<usize>> {
     runs.into_iter().map(|(_, run)| run).collect()
 }
 
-/// Ascending, neighbours together, each block once.
-fn joined(mut ranges: Vec<BlockRange>) -> Vec<BlockRange> {
-    ranges.sort_unstable_by_key(|range| range.first);
-    let mut joined: Vec<BlockRange> = Vec::new();
-    for range in ranges {
-        match joined.last_mut() {
-            Some(last) if last.end() >= range.first => {
-                last.count = (last.end().max(range.end()) - last.first) as u32;
-            }
-            _ => joined.push(range),
-        }
-    }
-    joined
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,11 +255,5 @@ mod tests {
         let runs = unlike(&of(&[1, 2, 0, 0, 5, 6]), &of(&[9, 9, 9, 0, 9, 6]));
         assert_eq!(runs, [0..2 * block, 2 * block..3 * block, 4 * block..5 * block]);
         assert_eq!(unlike(&[1; 512], &[2; 512]), std::iter::once(0..512).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn ranges_are_joined() {
-        let range = |first, count| BlockRange::new(first, count);
-        assert_eq!(joined(vec![range(8, 2), range(0, 3), range(2, 2), range(4, 1)]), [range(0, 5), range(8, 2)]);
     }
 }

@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_types::{Canary, ComponentId, Contents, DiskGroupId, SnapshotId};
+use cairn_types::{ComponentId, Contents, DiskGroupId, SnapshotId};
 use cairn_wire::{Answer, Refusal, Request, ViewAsk};
 use futures::future::LocalBoxFuture;
 
@@ -24,7 +24,6 @@ impl<S: LocalStore> Group<S> {
         let names = |id| accepted.config.past.as_ref().is_some_and(|past| past.snapshot(id).is_some());
         let in_sync = accepted.config.member(component).is_some_and(|member| member.state.in_sync());
         let is_sound = !self.store.log_damaged() || self.refilled.contains(&component);
-        let in_sync = in_sync || Canary::FillingServesSnapshot.sings();
         in_sync && is_sound && snapshots.iter().all(|id| names(*id))
     }
 }

@@ -1,3 +1,5 @@
+//! Records and lists of snapshots: what follows what.
+
 use cairn_types::{ComponentOp, Past, SNAPSHOTS_MAX, Snapshot, SnapshotId};
 
 use super::NotTaken;
