@@ -91,7 +91,7 @@ fn image(cluster: &Cluster, name: &str, version: u64) -> Outcome<PathBuf> {
     let path = cluster.folder.join(format!("{name}.img"));
     let file = fs::File::create(&path).map_err(|e| e.to_string())?;
     file.set_len(OTHER_MIB * MIB).map_err(|e| e.to_string())?;
-    for mib in (0..OTHER_MIB).filter(|mib| (mib + version) % 5 > 0) {
+    for mib in (0..OTHER_MIB).filter(|mib| !(mib + version).is_multiple_of(5)) {
         let mut data = vec![0; MIB as usize];
         for (n, sector) in data.chunks_mut(SECTOR).enumerate() {
             pattern::fill(sector, 7, mib * 2048 + n as u64, version as u32);
