@@ -460,5 +460,6 @@ impl<E: Env> Node<E> {
 }
 
 fn needs_repair(known: &Accepted) -> bool {
-    known.base.is_some() || known.config.members.iter().any(|m| m.state != ComponentState::Active)
+    let goes_back = known.config.past.as_ref().is_some_and(|past| past.goes_back_to.is_some());
+    known.base.is_some() || goes_back || known.config.members.iter().any(|m| m.state != ComponentState::Active)
 }

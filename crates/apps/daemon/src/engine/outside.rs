@@ -244,6 +244,11 @@ impl Outside<LinuxEnv> for Process {
                     "all else is copied, and no copy in sync can give these blocks: the component is in sync once they are written over"
                 );
             }
+            ObjectEvent::GoesBackWaits { name, why, .. } => {
+                self.warn(format!(
+                    "disk {name} goes back to a snapshot, and its guests wait: {why}; it is tried again and again"
+                ));
+            }
             ObjectEvent::DoneBefore { object } => {
                 tracing::debug!(host, object = %object, "a repeated request had been carried out before");
             }

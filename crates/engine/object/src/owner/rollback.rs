@@ -20,9 +20,10 @@ use futures::stream::{self, StreamExt as _};
 
 use super::guest::BLOCK;
 use crate::{
+    event::ObjectEvent,
     local_store::LocalStore,
-    owner::{Origin, Owned, command::Queued},
-    view::{View, joined},
+    owner::{OpError, Origin, Owned, command::Queued},
+    view::{NotRead, View, joined},
 };
 
 /// Blocks of a component that are asked for changes at once: as many as a shard of its map has.
@@ -42,7 +43,18 @@ pub(super) struct GoingBack {
 }
 
 /// It could not be read or written now, or another one is asked for.
-struct NotNow;
+struct NotNow(String);
+
+impl From<OpError> for NotNow {
+    fn from(error: OpError) -> Self {
+        Self(match error {
+            OpError::NoSpace => "a disk group that holds the disk is full".into(),
+            OpError::Unreadable(lost) => lost.to_string(),
+            OpError::Io(text) => text,
+            OpError::Ended(_) | OpError::NeedsRows | OpError::Elsewhere => "the disk is not served now".into(),
+        })
+    }
+}
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
     /// The snapshot that the disk is on its way to.
@@ -87,11 +99,21 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     pub(super) fn go_back(self: &Rc<Self>) {
         let owned = self.clone();
         self.context.env.spawn(async move {
+            let mut told = String::new();
             while let Some(going) = owned.going_back.get() {
                 if owned.state.borrow().ended().is_some() {
                     return;
                 }
-                if owned.write_back(going.to).await.is_ok() {
+                let done = owned.write_back(going.to).await;
+                if let Err(NotNow(why)) = &done
+                    && *why != told
+                    && owned.state.borrow().ended().is_none()
+                {
+                    told.clone_from(why);
+                    let (object, name) = (owned.id, owned.name());
+                    owned.context.tell(ObjectEvent::GoesBackWaits { object, name, why: why.clone() });
+                }
+                if done.is_ok() {
                     owned.commands.borrow_mut().push(Queued::WentBack(going.to));
                     owned.work.notify();
                     let there = || owned.going_back.get().is_none_or(|now| now.to != going.to);
@@ -173,8 +195,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             None => self.choose(set, range.first, &[]).into_iter().collect(),
         };
         let all_there = area.rows().is_none_or(|rows| legs.len() >= rows.members() as usize);
+        let no_copy = || NotNow(format!("no reachable copy of replica set {set}"));
         if legs.is_empty() {
-            return Err(NotNow);
+            return Err(no_copy());
         }
         let mut changed = Vec::new();
         for leg in legs {
@@ -182,10 +205,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
             let told = match reply {
                 Ok((Answer::Changed(mut told), _)) if told.len() == 1 => told.remove(0),
-                Ok(_) => return Err(NotNow),
+                Ok(_) => return Err(no_copy()),
                 Err(refusal) => {
                     self.history_failed(leg, &[since], &refusal);
-                    return Err(NotNow);
+                    return Err(no_copy());
                 }
             };
             for run in told {
@@ -207,12 +230,17 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             return Ok(());
         }
         if self.going_back.get().is_none_or(|going| going.to != to) {
-            return Err(NotNow);
+            return Err(NotNow("it goes to another snapshot".into()));
         }
         let view = View { context: self.context.clone(), config: self.config(), snapshot: to };
-        let was = view.read(piece).await.map_err(|_| NotNow)?.concat();
+        let why = |not_read| match not_read {
+            NotRead::NoCopy(why) | NotRead::Bad(why) => NotNow(why),
+        };
+        let was = view.read(piece).await.map_err(why)?.concat();
         let len = piece.bytes().min(self.size_bytes() - piece.first * BLOCK);
-        let now = self.read_bytes(piece.first * BLOCK, len as u32).await.map_err(|_| NotNow)?.concat();
+        // What cannot be read now is written all the same: it is whole again then.
+        let now =
+            self.read_bytes(piece.first * BLOCK, len as u32).await.map(|parts| parts.concat()).unwrap_or_default();
         let was = Bytes::from(was).slice(..len as usize);
         for run in unlike(&was, &now) {
             let bytes = was.slice(run.clone());
@@ -221,18 +249,19 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 true => self.zero_bytes((offset, len_bytes), false, Origin::default()).await,
                 false => self.write_back_bytes(offset, bytes).await,
             };
-            done.map_err(|_| NotNow)?;
+            done?;
         }
         Ok(())
     }
 }
 
-/// Where they differ: runs of blocks that are all zeroes in the first, or none of them.
+/// Where they differ: runs of blocks that are all zeroes in the first, or none of them. Where the second is shorter they do.
 fn unlike(was: &[u8], now: &[u8]) -> Vec<std::ops::Range<usize>> {
     let block = BLOCK_BYTES as usize;
     let mut runs: Vec<(bool, std::ops::Range<usize>)> = Vec::new();
-    for (at, (was, now)) in was.chunks(block).zip(now.chunks(block)).enumerate() {
-        if was == now {
+    let mut present = now.chunks(block);
+    for (at, was) in was.chunks(block).enumerate() {
+        if present.next() == Some(was) {
             continue;
         }
         let (zero, start) = (was.iter().all(|byte| *byte == 0), at * block);
@@ -254,6 +283,7 @@ mod tests {
         let of = |tags: &[u8]| tags.iter().flat_map(|tag| vec![*tag; block]).collect::<Vec<_>>();
         let runs = unlike(&of(&[1, 2, 0, 0, 5, 6]), &of(&[9, 9, 9, 0, 9, 6]));
         assert_eq!(runs, [0..2 * block, 2 * block..3 * block, 4 * block..5 * block]);
+        assert_eq!(unlike(&of(&[0, 1]), &[]), [0..block, block..2 * block]);
         assert_eq!(unlike(&[1; 512], &[2; 512]), std::iter::once(0..512).collect::<Vec<_>>());
     }
 }

@@ -60,6 +60,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         };
         let (cut, size_bytes) = {
             let state = self.state.borrow();
+            assert_eq!(state.settled(), state.last(), "nothing is under way while a snapshot is cut");
             (state.settled(), state.config().size_bytes)
         };
         // Until the record is there, what is cut goes again.
