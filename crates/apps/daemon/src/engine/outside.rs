@@ -245,9 +245,7 @@ impl Outside<LinuxEnv> for Process {
                 );
             }
             ObjectEvent::GoesBackWaits { name, why, .. } => {
-                self.warn(format!(
-                    "disk {name} goes back to a snapshot, and its guests wait: {why}; it is tried again and again"
-                ));
+                self.warn(format!("disk {name} goes back to a snapshot, and waits with its guests: {why}"));
             }
             ObjectEvent::DoneBefore { object } => {
                 tracing::debug!(host, object = %object, "a repeated request had been carried out before");
