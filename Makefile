@@ -17,12 +17,13 @@
 #   make bench-openings  docs/bench/openings.md: a full write buffer of 100 GiB and maps of terabytes, opened; ten minutes
 #   make bench-layouts  docs/bench/layouts.md, of those: a disk under load goes to 3+1, 4+2 and back; a build and eight minutes
 #   make bench-rows  docs/bench/rows.md: mirrors beside 3+1 and 4+2 on the same hosts, in turns; fifteen minutes
+#   make bench-snapshots  docs/bench/snapshots.md: disks with 1, 64 and 256 snapshots beside one without, in turns; twenty minutes
 #   make bench-scaling   the tables of docs/bench/scaling.md: hosts (simulated), disks in use, disks at rest, shards, calls; twenty minutes
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build dist packages test test-unit test-e2e test-upgrade last-batches demo sim canaries fuzz bench bench-changes bench-failures bench-layouts bench-openings bench-rows bench-scaling bench-sizes verify fix
+.PHONY: help setup build dist packages test test-unit test-e2e test-upgrade last-batches demo sim canaries fuzz bench bench-changes bench-failures bench-layouts bench-openings bench-rows bench-scaling bench-sizes bench-snapshots verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -78,6 +79,9 @@ bench-sizes: setup
 
 bench-rows: setup
 	@python3 scripts/bench/redundancy.py $(ARGS)
+
+bench-snapshots: setup
+	@python3 scripts/bench/snapshots.py $(ARGS)
 
 bench-layouts: setup
 	$(CARGO) build --release --locked -p cairnd -p cairn-cli -p cairn-e2e --bin cairnd --bin cairn --bin layouts
