@@ -165,7 +165,7 @@ fn refused(cluster: &Cluster) -> Outcome<()> {
     let api = cluster.host(1).api();
     for (words, said) in [
         (vec!["snapshot", "create", "nightly", DISK], "has a snapshot \"nightly\" already"),
-        (vec!["snapshot", "create", "a@b", DISK], "not allowed"),
+        (vec!["snapshot", "create", "a@b", DISK], "cannot be the name of a snapshot"),
         (vec!["snapshot", "create", "new", DISK, "nobody"], "there is no disk"),
         (vec!["snapshot", "delete", "vm-2@nobody", "--yes"], "no snapshot"),
         (vec!["snapshot", "rollback", &format!("{DISK}@nightly"), "--yes"], "in use"),
