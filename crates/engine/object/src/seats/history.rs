@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_types::{ComponentId, Contents, DiskGroupId, SnapshotId};
+use cairn_types::{BlockRange, ComponentId, Contents, DiskGroupId, SnapshotId};
 use cairn_wire::{Answer, Refusal, Request, ViewAsk};
 use futures::future::LocalBoxFuture;
 
@@ -76,12 +76,7 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             }),
             Request::History { to, snapshots, range } => self.with_admitted(to, |store| {
                 Box::pin(async move {
-                    let mut all = Vec::with_capacity(snapshots.len());
-                    for (n, snapshot) in snapshots.iter().enumerate() {
-                        let next = snapshots.get(n + 1).copied();
-                        all.push(store.changed(to.component, (*snapshot, next), range).await?);
-                    }
-                    Ok((Answer::Changed(all), Vec::new()))
+                    Ok((Answer::Changed(changed_between(&store, to.component, &snapshots, range).await?), Vec::new()))
                 })
             }),
             Request::FillHistory { to, snapshot, first_block, runs } => self.with_admitted(to, |store| {
@@ -91,4 +86,29 @@ impl<E: Env, S: LocalStore> Seats<E, S> {
             _ => refuse(Refusal::Invalid("not a request to a seat".into())),
         }
     }
+}
+
+/// What changed from each of these snapshots to the next, and from the last to now. Where nothing did between two that lie far apart, none
+/// between them is looked at: of a disk with many snapshots most blocks have not changed since the first.
+async fn changed_between<S: LocalStore>(
+    store: &S,
+    component: ComponentId,
+    snapshots: &[SnapshotId],
+    range: BlockRange,
+) -> Result<Vec<Vec<BlockRange>>, Refusal> {
+    let mut all = vec![Vec::new(); snapshots.len()];
+    let mut spans: Vec<(usize, usize)> = Vec::from_iter((!snapshots.is_empty()).then_some((0, snapshots.len())));
+    while let Some((from, to)) = spans.pop() {
+        let changed = store.changed(component, (snapshots[from], snapshots.get(to).copied()), range).await?;
+        if changed.is_empty() {
+            continue;
+        }
+        if to - from == 1 {
+            all[from] = changed;
+            continue;
+        }
+        let middle = from.midpoint(to);
+        spans.extend([(from, middle), (middle, to)]);
+    }
+    Ok(all)
 }
