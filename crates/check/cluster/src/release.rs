@@ -1,6 +1,6 @@
-//! The releases that simulated hosts run: this one, and the one before it.
+//! The releases that simulated hosts run: this one, the one before it, and the first that others work with.
 //!
-//! Promises    a host of the previous release reads no message that came after it
+//! Promises    a host of an earlier release reads no message that came after it
 //! Assumes     what both have in common is this build's code: the previous release itself runs in `make test-upgrade`
 
 use cairn_sim::Host;
@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 /// What a host runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Release {
+    /// As release 0.2.0: it speaks protocol 12 alone.
+    First,
     /// As release 0.3.0: it speaks protocols 12 and 13.
     Previous,
     /// This one.
@@ -22,6 +24,7 @@ impl Release {
     /// What it tells its peers.
     pub fn build(self) -> Build {
         match self {
+            Self::First => Build::untold(Level::FIRST),
             Self::Previous => Build { version: "0.3.0".into(), speaks: Speaks::of(12, 13) },
             Self::Current => Build { version: env!("CARGO_PKG_VERSION").to_owned(), speaks: SPEAKS },
         }
@@ -37,7 +40,7 @@ impl Release {
         let highest = self.build().speaks.highest;
         let reads = move |body: &[u8]| decode(body).map_or(true, |message| message.since() <= highest);
         match self {
-            Self::Previous => host.set_build(self.build(), reads),
+            Self::First | Self::Previous => host.set_build(self.build(), reads),
             // It reads all that this build writes.
             Self::Current => host.set_build(self.build(), |_| true),
         }

@@ -170,7 +170,7 @@ fn short_of_sources() -> Vec<Scenario> {
                 "those blocks and no others are refused, all others are copied, what it waits for is said, and it ends when those are written",
                 "a copy is away while guests write; blocks of the other copy cannot be read; the first one comes back; then those are restored",
             ),
-            (Shape { release: Release::Previous, ..Shape::plain(3) }, 4),
+            (Shape { release: Release::First, ..Shape::plain(3) }, 4),
             bad_only_source,
         ),
         Scenario::new(
