@@ -17,7 +17,7 @@
 #   make bench-openings  docs/bench/openings.md: a full write buffer of 100 GiB and maps of terabytes, opened; ten minutes
 #   make bench-layouts  docs/bench/layouts.md, of those: a disk under load goes to 3+1, 4+2 and back; a build and eight minutes
 #   make bench-rows  docs/bench/rows.md: mirrors beside 3+1 and 4+2 on the same hosts, in turns; fifteen minutes
-#   make bench-snapshots  docs/bench/snapshots.md: disks with 1, 64 and 256 snapshots beside one without, in turns; twenty minutes
+#   make bench-snapshots  docs/bench/snapshots.md: disks with 1, 64 and 256 snapshots beside one without, in turns
 #   make bench-scaling   the tables of docs/bench/scaling.md: hosts (simulated), disks in use, disks at rest, shards, calls; twenty minutes
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)

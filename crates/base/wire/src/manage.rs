@@ -71,7 +71,7 @@ pub enum OwnerCommand {
     Hold {
         /// Any number.
         number: u64,
-        /// Guests wait no longer than this.
+        /// Guests wait no longer than this; 0 lets them go on.
         for_ms: u32,
     },
     /// Go back to what a snapshot has; guests wait meanwhile. Answered when it has begun. Another one than before may be named on the way.

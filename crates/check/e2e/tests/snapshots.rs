@@ -55,6 +55,10 @@ fn the_commands_of_the_page_take_snapshots_and_go_back() {
                                 .collect();
                             check(names == ["before-update", "nightly"], || answer.to_string())?;
                         }
+                        ["snapshot", "changes", ..] => {
+                            // Nobody has written since.
+                            check(answer["extents"] == serde_json::json!([]), || answer.to_string())?;
+                        }
                         ["snapshot", "rollback", ..] => {
                             check(
                                 answer["kept"].as_str().is_some_and(|name| name.starts_with("before-rollback-")),
@@ -63,6 +67,7 @@ fn the_commands_of_the_page_take_snapshots_and_go_back() {
                             same(cluster, OTHER, 4, &first)?;
                             let kept = format!("{OTHER}@{}", answer["kept"].as_str().unwrap_or_default());
                             same(cluster, &kept, 1, &second)?;
+                            changes(cluster, &kept, [&first, &second])?;
                         }
                         _ => {}
                     }
@@ -116,6 +121,25 @@ fn same(cluster: &Cluster, export: &str, host: u8, image: &Path) -> Outcome<()> 
     run(tool("nbdcopy").args([&uri(cluster, export, host), &out.display().to_string()]))?;
     let equal = fs::read(image).map_err(|e| e.to_string())? == fs::read(&out).map_err(|e| e.to_string())?;
     check(equal, || format!("{export} at h{host} is not {}", image.display()))
+}
+
+/// What changed from the first snapshot to another one has each block in which their images differ.
+fn changes(cluster: &Cluster, later: &str, images: [&Path; 2]) -> Outcome<()> {
+    let told = cluster.host(3).api().call(&["snapshot", "changes", later, "--since", "before-update"])?;
+    let number = |extent: &serde_json::Value, name: &str| extent[name].as_u64().unwrap_or_default();
+    let extents: Vec<(u64, u64)> = told["extents"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|extent| (number(extent, "offset_bytes"), number(extent, "len_bytes")))
+        .collect();
+    let [one, other] = images.map(|image| fs::read(image).map_err(|e| e.to_string()));
+    let (one, other) = (one?, other?);
+    let is_told = |at: u64| extents.iter().any(|(from, len)| (*from..from + len).contains(&at));
+    let blocks = one.chunks(4096).zip(other.chunks(4096)).zip((0..).step_by(4096));
+    let untold: Vec<u64> = blocks.filter(|((a, b), at)| a != b && !is_told(*at)).map(|(_, at)| at).collect();
+    check(untold.is_empty(), || format!("blocks at {untold:?} changed, and are not told: {told}"))?;
+    check(!extents.is_empty(), || told.to_string())
 }
 
 fn read_while_hosts_die(cluster: &mut Cluster, first: &Path) -> Outcome<()> {

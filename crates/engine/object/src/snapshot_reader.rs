@@ -19,7 +19,7 @@ use crate::{
     bytes::{cut, extents},
     local_store::LocalStore,
     objects::Objects,
-    view::{NotRead, View, joined},
+    view::{NotRead, View, merged},
 };
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -58,7 +58,7 @@ impl<E: Env, S: LocalStore> SnapshotReader<E, S> {
 
     fn check_within(offset: u64, len_bytes: u64, size: u64) -> Result<BlockRange, VolumeError> {
         let inside = offset.checked_add(len_bytes).is_some_and(|end| end <= size);
-        let blocks = (offset + len_bytes).div_ceil(BLOCK).saturating_sub(offset / BLOCK);
+        let blocks = offset.saturating_add(len_bytes).div_ceil(BLOCK) - offset / BLOCK;
         match u32::try_from(blocks) {
             Ok(count) if inside => Ok(BlockRange::new(offset / BLOCK, count)),
             _ => Err(VolumeError::Invalid(format!(
@@ -133,7 +133,7 @@ impl<E: Env, S: LocalStore> SnapshotReader<E, S> {
             Some(later) => view.changed_up_to(later, blocks).await,
             None => {
                 let pieces = view.allocated(blocks).await?;
-                Ok(joined(pieces.into_iter().filter(|piece| piece.allocated).map(|piece| piece.range).collect()))
+                Ok(merged(pieces.into_iter().filter(|piece| piece.allocated).map(|piece| piece.range).collect()))
             }
         });
         let end = offset + len_bytes;

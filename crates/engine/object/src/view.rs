@@ -91,7 +91,7 @@ impl<E: Env, S: LocalStore> View<E, S> {
                 changed.extend(told.into_iter().filter_map(|run| run.intersection(some)));
             }
         }
-        Ok(joined(changed))
+        Ok(merged(changed))
     }
 
     async fn told_changed(
@@ -135,14 +135,7 @@ impl<E: Env, S: LocalStore> View<E, S> {
         if (told.len() as u32) < rows.data() {
             return Err(no_copy(set));
         }
-        let all = told.len() as u32 == rows.members();
-        let of = |(index, changed): (u32, Vec<BlockRange>)| {
-            changed.into_iter().flat_map(move |run| match all {
-                true => area.held_in_object(set, index, run),
-                false => area.columns_in_object(set, run),
-            })
-        };
-        Ok(told.into_iter().flat_map(of).collect())
+        Ok(changed_in_object(area, set, told))
     }
 
     async fn read_area(&self, area: Area, blocks: BlockRange) -> Result<Vec<Bytes>, NotRead> {
@@ -299,19 +292,36 @@ impl<E: Env, S: LocalStore> View<E, S> {
     }
 }
 
+/// Blocks of the disk that members of rows, by index, tell as changed. Where one does not tell, what others have changed at the same positions
+/// stands for it: parity changes with each column.
+pub(crate) fn changed_in_object(
+    area: Area,
+    set: ReplicaSetIndex,
+    told: BTreeMap<u32, Vec<BlockRange>>,
+) -> Vec<BlockRange> {
+    let all = area.rows().is_some_and(|rows| told.len() as u32 == rows.members());
+    let of = |(index, changed): (u32, Vec<BlockRange>)| {
+        changed.into_iter().flat_map(move |run| match all {
+            true => area.held_in_object(set, index, run),
+            false => area.columns_in_object(set, run),
+        })
+    };
+    told.into_iter().flat_map(of).collect()
+}
+
 /// Ascending, neighbours together, each block once.
-pub(crate) fn joined(mut ranges: Vec<BlockRange>) -> Vec<BlockRange> {
+pub(crate) fn merged(mut ranges: Vec<BlockRange>) -> Vec<BlockRange> {
     ranges.sort_unstable_by_key(|range| range.first);
-    let mut joined: Vec<BlockRange> = Vec::new();
+    let mut merged: Vec<BlockRange> = Vec::new();
     for range in ranges {
-        match joined.last_mut() {
+        match merged.last_mut() {
             Some(last) if last.end() >= range.first => {
                 last.count = (last.end().max(range.end()) - last.first) as u32;
             }
-            _ => joined.push(range),
+            _ => merged.push(range),
         }
     }
-    joined
+    merged
 }
 
 #[cfg(test)]
@@ -321,6 +331,6 @@ mod tests {
     #[test]
     fn ranges_are_joined() {
         let range = |first, count| BlockRange::new(first, count);
-        assert_eq!(joined(vec![range(8, 2), range(0, 3), range(2, 2), range(4, 1)]), [range(0, 5), range(8, 2)]);
+        assert_eq!(merged(vec![range(8, 2), range(0, 3), range(2, 2), range(4, 1)]), [range(0, 5), range(8, 2)]);
     }
 }

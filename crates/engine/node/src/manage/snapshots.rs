@@ -1,7 +1,7 @@
 //! Snapshots, as administrators ask for them.
 //!
 //! Promises    one of several disks is of one moment, or there is none: all are held before the first is cut, and stay so until they are
-//!             what came of an attempt that failed is deleted again, as far as owners answer
+//!             what came of an attempt that failed is deleted again, as far as owners answer and this host lives
 //! Not here    how a disk is held and cut (`object`)
 
 use std::time::Duration;
@@ -64,6 +64,9 @@ impl<E: Env> Node<E> {
             held => held,
         };
         if let Err(error) = done {
+            if let Some(number) = held {
+                self.everywhere(&disks, &OwnerCommand::Hold { number, for_ms: 0 }).await;
+            }
             // It may be there where no answer came.
             self.everywhere(&disks, &OwnerCommand::DeleteSnapshot { id }).await;
             return Err(error);
@@ -92,7 +95,9 @@ impl<E: Env> Node<E> {
         if !how.force {
             v1::check_not_in_use(&disk, &self.sessions(Some(object)).await.sessions)?;
         }
-        let kept = match how.discard {
+        // On the way to a snapshot the disk is of two moments: that is worth no other one.
+        let goes_back = self.config_of(object, &entry).await?.past.is_some_and(|past| past.goes_back_to.is_some());
+        let kept = match how.discard || goes_back {
             true => None,
             false => {
                 let now = self.inner.env.unix_ms();
@@ -132,6 +137,11 @@ impl<E: Env> Node<E> {
             let text = format!("snapshot {} is not older than {}", between.from.unwrap_or_default(), between.to);
             return Err(ApiError::invalid(text).remedy(format!("See `cairn snapshot list {disk}`")));
         }
+        if between.offset_bytes >= to.size_bytes {
+            let text =
+                format!("offset {} is not within the {} bytes of the snapshot", between.offset_bytes, to.size_bytes);
+            return Err(ApiError::invalid(text).remedy("Begin at 0, and go on where an answer said"));
+        }
         let (first, later) = from.as_ref().map_or((&to, None), |from| (from, Some(to.id)));
         let reader = self.open_snapshot(&disk, &first.name).await;
         let reader = reader.map_err(unreadable)?.ok_or_else(|| ApiError::conflict("the snapshot went meanwhile"))?;
@@ -142,7 +152,6 @@ impl<E: Env> Node<E> {
             next_offset_bytes: Some(between.offset_bytes),
         };
         while let Some(at) = told.next_offset_bytes.filter(|_| told.extents.len() < EXTENTS_MAX) {
-            // What a disk has grown by since the first is new as a whole: only what was written of it is worth telling.
             let end = (at + LOOKED_AT_BYTES).min(to.size_bytes);
             let len = end.saturating_sub(at);
             let found = reader.changed(later, at, len).await.map_err(unreadable)?;

@@ -5,7 +5,7 @@
 //! Assumes     the caller holds the piece's lock: nobody changes it, and no snapshot is taken of it. The target has the list of cuts
 //! Not here    which pieces (`resync`); what copies keep, and why what either takes for changed is brought (`store`, docs/adr/0041)
 
-use std::{collections::BTreeSet, rc::Rc};
+use std::rc::Rc;
 
 use cairn_env::Env;
 use cairn_owner::Leg;
@@ -19,6 +19,7 @@ use crate::{
         Owned,
         write::{OpError, joined},
     },
+    view::merged,
 };
 
 /// Why a part of history was not brought.
@@ -66,9 +67,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> Result<(), Broken> {
         let link = self.state.borrow().link_of(component).ok_or(Broken::Failed)?;
         let target = Leg { component, link };
-        let mut changed: Vec<BTreeSet<u64>> = vec![BTreeSet::new(); snapshots.len()];
+        let sources = self.tells_history(set, range);
+        if sources.is_empty() {
+            return Err(Broken::Failed);
+        }
+        let mut changed: Vec<Vec<BlockRange>> = vec![Vec::new(); snapshots.len()];
         let own = (!Canary::StaleHistoryKept.sings()).then_some(target);
-        for leg in self.tells_history(set, range)?.into_iter().chain(own) {
+        for leg in sources.into_iter().chain(own) {
             let request = Request::History { to: leg.link.target, snapshots: snapshots.to_vec(), range };
             let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
             let told = match reply {
@@ -76,12 +81,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 Ok(_) => return Err(self.history_failed(leg, snapshots, &Refusal::Lost)),
                 Err(refusal) => return Err(self.history_failed(leg, snapshots, &refusal)),
             };
-            for (blocks, told) in changed.iter_mut().zip(told) {
-                blocks.extend(told.iter().flat_map(|run| run.first..run.end()));
-            }
+            changed.iter_mut().zip(told).for_each(|(changed, told)| changed.extend(told));
         }
-        for (snapshot, blocks) in snapshots.iter().zip(changed) {
-            for run in runs(blocks) {
+        for (snapshot, changed) in snapshots.iter().zip(changed) {
+            for run in merged(changed) {
                 let contents = self.held_at((component, set), *snapshot, (run, snapshots)).await?;
                 let (runs, data) = (contents.runs, joined(contents.data));
                 let (to, first_block) = (target.link.target, run.first);
@@ -96,10 +99,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
     /// Who is asked what changed: one copy of a mirror, as each has all of it. Of rows all other members: parity changes with each column, and
     /// a member may be of data in one row, and of parity in the next.
-    fn tells_history(&self, set: ReplicaSetIndex, range: BlockRange) -> Result<Vec<Leg>, Broken> {
+    pub(super) fn tells_history(&self, set: ReplicaSetIndex, range: BlockRange) -> Vec<Leg> {
         match self.rows_of(set) {
-            Some(_) => Ok(self.state.borrow().readable(set)),
-            None => self.choose(set, range.first, &[]).map(|leg| vec![leg]).ok_or(Broken::Failed),
+            Some(_) => self.state.borrow().readable(set),
+            None => self.choose(set, range.first, &[]).into_iter().collect(),
         }
     }
 
@@ -174,16 +177,4 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         Broken::Failed
     }
-}
-
-/// Blocks as runs, none of them longer than one copy may be.
-fn runs(blocks: BTreeSet<u64>) -> Vec<BlockRange> {
-    let mut runs: Vec<BlockRange> = Vec::new();
-    for block in blocks {
-        match runs.last_mut() {
-            Some(run) if run.end() == block => run.count += 1,
-            _ => runs.push(BlockRange::new(block, 1)),
-        }
-    }
-    runs
 }

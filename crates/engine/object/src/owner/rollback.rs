@@ -8,7 +8,7 @@
 //!
 //! There is no way to stop on the way: the disk would be of two moments. It may be sent to another snapshot instead.
 
-use std::{rc::Rc, time::Duration};
+use std::{collections::BTreeMap, rc::Rc, time::Duration};
 
 use bytes::Bytes;
 use cairn_env::Env;
@@ -23,7 +23,7 @@ use crate::{
     event::ObjectEvent,
     local_store::LocalStore,
     owner::{OpError, Origin, Owned, command::Queued},
-    view::{NotRead, View, joined},
+    view::{NotRead, View, changed_in_object, merged},
 };
 
 /// Blocks of a component that are asked for changes at once: as many as a shard of its map has.
@@ -190,37 +190,31 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         range: BlockRange,
         since: SnapshotId,
     ) -> Result<Vec<BlockRange>, NotNow> {
-        let legs = match area.rows() {
-            Some(_) => self.state.borrow().readable(set),
-            None => self.choose(set, range.first, &[]).into_iter().collect(),
-        };
-        let all_there = area.rows().is_none_or(|rows| legs.len() >= rows.members() as usize);
+        let legs = self.tells_history(set, range);
         let no_copy = || NotNow(format!("no reachable copy of replica set {set}"));
         if legs.is_empty() {
             return Err(no_copy());
         }
-        let mut changed = Vec::new();
+        let mut told: BTreeMap<u32, Vec<BlockRange>> = BTreeMap::new();
         for leg in legs {
             let request = Request::History { to: leg.link.target, snapshots: vec![since], range };
             let reply = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
-            let told = match reply {
-                Ok((Answer::Changed(mut told), _)) if told.len() == 1 => told.remove(0),
+            match reply {
+                Ok((Answer::Changed(mut of), _)) if of.len() == 1 => {
+                    told.entry(leg.link.copy).or_default().append(&mut of[0]);
+                }
                 Ok(_) => return Err(no_copy()),
                 Err(refusal) => {
                     self.history_failed(leg, &[since], &refusal);
                     return Err(no_copy());
                 }
-            };
-            for run in told {
-                changed.extend(match area.rows() {
-                    None => area.to_object(set, run),
-                    // Parity changes with each column: what a member that is away has changed is told by that.
-                    Some(_) if all_there => area.held_in_object(set, leg.link.copy, run),
-                    Some(_) => area.columns_in_object(set, run),
-                });
             }
         }
-        Ok(joined(changed))
+        let changed = match area.rows() {
+            Some(_) => changed_in_object(area, set, told),
+            None => told.into_values().flatten().flat_map(|run| area.to_object(set, run)).collect(),
+        };
+        Ok(merged(changed))
     }
 
     async fn write_back_piece(self: &Rc<Self>, piece: BlockRange, to: SnapshotId) -> Result<(), NotNow> {

@@ -39,9 +39,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         created_unix_ms: u64,
         held: Option<u64>,
     ) -> Result<(), String> {
-        if !self.context.level.get().has(Feature::Snapshots) {
-            return Err("snapshots need an upgrade that is finished".into());
-        }
+        self.snapshots_are_on()?;
         if self.config().past.as_ref().is_some_and(|past| past.snapshot(id).is_some()) {
             return Ok(());
         }
@@ -76,8 +74,20 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         Ok(())
     }
 
-    /// Holds changes until a snapshot was taken with this number.
+    fn snapshots_are_on(&self) -> Result<(), String> {
+        match self.context.level.get().has(Feature::Snapshots) {
+            true => Ok(()),
+            false => Err("snapshots need an upgrade that is finished".into()),
+        }
+    }
+
+    /// Holds changes until a snapshot was taken with this number; for no time: lets them go on.
     pub(super) async fn hold(self: &Rc<Self>, number: u64, for_ms: u32) -> Result<(), String> {
+        if for_ms == 0 {
+            drop(self.take_held(number));
+            return Ok(());
+        }
+        self.snapshots_are_on()?;
         if self.going_back.get().is_some() {
             return Err(cairn_owner::NotTaken::GoesBack.to_string());
         }
