@@ -480,6 +480,36 @@ pub enum Disk {
         #[arg(long)]
         force: bool,
     },
+    /// Make a disk of a snapshot, at once: a clone has of its own only what is written to it
+    ///
+    /// It reads all else of the snapshot, so that one stays until the clone is deleted or flattened. It has a policy and a place of its own, and
+    /// may have snapshots and clones itself, at most 4 deep. A machine that is copied so keeps its name and addresses: see to that first.
+    Clone {
+        /// DISK@NAME
+        snapshot: String,
+        /// The name of the new disk; of several the first part: NAME-1, NAME-2
+        name: String,
+        /// So many of them
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+        count: Option<u32>,
+        /// The size, not below the snapshot's [default: the snapshot's]
+        #[arg(long, short, value_name = "SIZE", value_parser = size)]
+        size: Option<u64>,
+        /// The policy, one of mirrors [default: that of the snapshot's disk]
+        #[arg(long, short)]
+        policy: Option<String>,
+        /// The host that will use it: one copy goes there where that is possible
+        #[arg(long)]
+        host: Option<String>,
+    },
+    /// Copy what a clone has of its snapshot, so that it needs that no more; guests go on
+    Flatten {
+        /// Name or id
+        disk: String,
+        /// Return when it is done
+        #[arg(long)]
+        wait: bool,
+    },
     /// Grow a disk; a guest sees it when its machine is started anew, or the disk plugged in anew
     Resize {
         /// Name or id

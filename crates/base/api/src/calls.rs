@@ -147,7 +147,14 @@ macro_rules! management_calls {
             /// as another snapshot, unless that is not wanted. Returns when it has begun: guests wait until it is done.
             post "/api/v1/snapshots/{snapshot}/rollback" 200 operator "snapshot"
             fn snapshot_rollback[snapshot: String](how: $crate::v1::SnapshotRollback) -> $crate::v1::Rollback;
-            /// Deletes a snapshot, DISK@NAME. Returns when it is decided; space comes back afterwards.
+            /// Makes a disk of a snapshot, DISK@NAME, at once: it has of its own only what is written to it, and needs the snapshot until it is
+            /// flattened.
+            post "/api/v1/snapshots/{snapshot}/clone" 201 operator "snapshot"
+            fn disk_clone[snapshot: String](request: $crate::v1::DiskClone) -> $crate::v1::Disk;
+            /// Copies what a clone has of its parents, so that it needs them no more. Returns when it has begun; guests go on.
+            post "/api/v1/disks/{disk}/flatten" 200 operator "snapshot"
+            fn disk_flatten[disk: String]() -> $crate::v1::Disk;
+            /// Deletes a snapshot, DISK@NAME; refused while it has clones. Returns when it is decided; space comes back afterwards.
             delete "/api/v1/snapshots/{snapshot}" 204 operator "snapshot"
             fn snapshot_delete[snapshot: String]() -> ();
 

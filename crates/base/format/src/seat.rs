@@ -55,6 +55,7 @@ mod tests {
             decided: OpId::ZERO,
             deleted: false,
             past: None,
+            ancestry: None,
         };
         let (epoch, csn) = (record(None).promised, Csn(3));
         let record = record(Some(Accepted { epoch, csn, base: None, config }));

@@ -71,6 +71,12 @@ pub enum Canary {
     SweptTooMuch,
     /// Going back to a snapshot leaves out some of what changed.
     RollbackSkips,
+    /// What a guest trims of a clone shows what the parent has there.
+    TrimShowsParent,
+    /// A snapshot with clones can be deleted.
+    PinForgotten,
+    /// A clone that is flattened lets its parents go before all is copied.
+    FlattenSkips,
     /// Half of the votes count as a majority.
     HalfIsMajority,
     /// After an owner's death whatever any copy holds stands where it is.
@@ -153,7 +159,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 71] = [
+    pub const ALL: [Self; 74] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -179,6 +185,9 @@ impl Canary {
         Self::CutMissed,
         Self::HistoryForgotten,
         Self::RollbackSkips,
+        Self::TrimShowsParent,
+        Self::PinForgotten,
+        Self::FlattenSkips,
         Self::ListNotLevelled,
         Self::StaleHistoryKept,
         Self::KeptByOperation,

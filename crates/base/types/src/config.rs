@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Addresses, BLOCK_BYTES, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, Past, Policy, Redundancy,
+    Addresses, Ancestry, BLOCK_BYTES, ComponentId, Csn, DiskGroupId, Epoch, HostId, ObjectId, OpId, Parent, Past,
+    Policy, Redundancy,
 };
 
 /// Which replica set of an object: chunk x stripe width + stripe.
@@ -112,6 +113,8 @@ pub struct ObjectConfig {
     pub deleted: bool,
     /// Its snapshots; none where it never had any.
     pub past: Option<Past>,
+    /// Where it came from; none where it was not made of a snapshot.
+    pub ancestry: Option<Ancestry>,
 }
 
 /// The place of one object's record: one per (object, disk group).
@@ -210,6 +213,10 @@ impl ObjectConfig {
     pub fn members_asked(&self, set: ReplicaSetIndex) -> u32 {
         self.needed(set) + u32::from(self.policy.ftt)
     }
+    /// The snapshots that have what none of its copies has allocated, the nearest first.
+    pub fn parents(&self) -> &[Parent] {
+        self.ancestry.as_ref().map_or(&[], |ancestry| &ancestry.parents)
+    }
     /// Whole blocks of the address space, the last one perhaps partly used.
     pub fn size_blocks(&self) -> u64 {
         self.size_bytes.div_ceil(u64::from(BLOCK_BYTES))
@@ -282,6 +289,7 @@ mod tests {
             decided: OpId::ZERO,
             deleted: false,
             past: None,
+            ancestry: None,
         };
         let without = |config: &ObjectConfig, copy| config.is_held_by(0, |m| m.copy() != Some(copy));
         assert!(without(&config, 0) && without(&config, 2));

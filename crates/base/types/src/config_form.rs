@@ -1,4 +1,4 @@
-//! The encoding of an object's configuration: one that every release reads as long as the disk has one layout and never had a snapshot.
+//! The encoding of an object's configuration: one that every release reads as long as the disk has one layout and neither snapshots nor parents.
 //!
 //! Promises    a disk of one layout is encoded as every release wrote it, one with spans as 0.3.0 did; older ones refuse what they do not know
 //!             what is encoded is decoded to the same
@@ -12,7 +12,7 @@ use serde::{
     ser::SerializeStruct,
 };
 
-use crate::{Addresses, Layout, ObjectConfig, Past, Redundancy};
+use crate::{Addresses, Ancestry, Layout, ObjectConfig, Past, Redundancy};
 
 /// A layout as it is encoded: bytes of a chunk, stripes, bytes of a strip, redundancy.
 type LayoutForm = (u64, u32, u32, u32);
@@ -23,8 +23,11 @@ const SPANS_CODE: u32 = u32::MAX;
 /// The same; behind the addresses is what is kept of the disk's past. So it is of each disk that has a past, also of one layout.
 const PAST_CODE: u32 = u32::MAX - 1;
 
-/// What is encoded, in order. The last two only where the layout says so.
-const FIELDS: [&str; 11] = [
+/// The same of each disk that was made of a snapshot: behind the addresses are its past, if it has one, and where it came from.
+const ANCESTRY_CODE: u32 = u32::MAX - 2;
+
+/// What is encoded, in order. The last three only where the layout says so.
+const FIELDS: [&str; 12] = [
     "object",
     "name",
     "size_bytes",
@@ -36,12 +39,22 @@ const FIELDS: [&str; 11] = [
     "deleted",
     "addresses",
     "past",
+    "ancestry",
 ];
 
 impl Serialize for ObjectConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let plain = self.addresses.plain().filter(|_| self.past.is_none());
-        let left_out = usize::from(plain.is_some()) + usize::from(self.past.is_none());
+        let code = match (&self.ancestry, &self.past) {
+            (Some(_), _) => ANCESTRY_CODE,
+            (None, Some(_)) => PAST_CODE,
+            (None, None) => SPANS_CODE,
+        };
+        let plain = self.addresses.plain().filter(|_| code == SPANS_CODE);
+        let left_out = match code {
+            ANCESTRY_CODE => 0,
+            PAST_CODE => 1,
+            _ => 2 + usize::from(plain.is_some()),
+        };
         let mut form = serializer.serialize_struct("ObjectConfig", FIELDS.len() - left_out)?;
         form.serialize_field("object", &self.object)?;
         form.serialize_field("name", &self.name)?;
@@ -50,10 +63,7 @@ impl Serialize for ObjectConfig {
         form.serialize_field("policy_name", &self.policy_name)?;
         match &plain {
             Some(layout) => form.serialize_field("layout", layout)?,
-            None => {
-                let code = if self.past.is_some() { PAST_CODE } else { SPANS_CODE };
-                form.serialize_field::<LayoutForm>("layout", &(0, 0, 0, code))?;
-            }
+            None => form.serialize_field::<LayoutForm>("layout", &(0, 0, 0, code))?,
         }
         form.serialize_field("members", &self.members)?;
         form.serialize_field("decided", &self.decided)?;
@@ -61,8 +71,13 @@ impl Serialize for ObjectConfig {
         if plain.is_none() {
             form.serialize_field("addresses", &self.addresses)?;
         }
-        if let Some(past) = &self.past {
-            form.serialize_field("past", past)?;
+        match (&self.ancestry, &self.past) {
+            (Some(ancestry), past) => {
+                form.serialize_field("past", past)?;
+                form.serialize_field("ancestry", ancestry)?;
+            }
+            (None, Some(past)) => form.serialize_field("past", past)?,
+            (None, None) => {}
         }
         form.end()
     }
@@ -92,7 +107,7 @@ impl<'de> Visitor<'de> for ConfigVisitor {
         let (members, decided) = (next(&mut seq, &mut at)?, next(&mut seq, &mut at)?);
         let deleted = next(&mut seq, &mut at)?;
         let addresses = match layout {
-            (_, _, _, SPANS_CODE | PAST_CODE) => next::<Addresses, A>(&mut seq, &mut at)?,
+            (_, _, _, SPANS_CODE | PAST_CODE | ANCESTRY_CODE) => next::<Addresses, A>(&mut seq, &mut at)?,
             (chunk_bytes, stripe_width, strip_bytes, code) => {
                 let redundancy = Redundancy::try_from(code).map_err(A::Error::custom)?;
                 Layout { chunk_bytes, stripe_width, strip_bytes, redundancy }.into()
@@ -103,12 +118,23 @@ impl<'de> Visitor<'de> for ConfigVisitor {
         }
         let past = match layout {
             (_, _, _, PAST_CODE) => Some(next::<Past, A>(&mut seq, &mut at)?),
+            (_, _, _, ANCESTRY_CODE) => next::<Option<Past>, A>(&mut seq, &mut at)?,
             _ => None,
         };
         if past.as_ref().is_some_and(|past| !past.is_sound()) {
             return Err(A::Error::custom("snapshots that no disk has: out of order, there twice, or too many"));
         }
-        Ok(ObjectConfig { object, name, size_bytes, policy, policy_name, addresses, members, decided, deleted, past })
+        let ancestry = match layout {
+            (_, _, _, ANCESTRY_CODE) => Some(next::<Ancestry, A>(&mut seq, &mut at)?),
+            _ => None,
+        };
+        if ancestry.as_ref().is_some_and(|ancestry| !ancestry.is_sound()) {
+            return Err(A::Error::custom("parents that no disk has: there twice, or too many"));
+        }
+        #[rustfmt::skip]
+        let config =
+            ObjectConfig { object, name, size_bytes, policy, policy_name, addresses, members, decided, deleted, past, ancestry };
+        Ok(config)
     }
 }
 
@@ -143,6 +169,7 @@ mod tests {
             decided: OpId::ZERO,
             deleted: false,
             past: None,
+            ancestry: None,
         }
     }
 
@@ -155,6 +182,7 @@ mod tests {
             created_unix_ms: 1 << 41,
             size_bytes: 1 << 40,
             cut,
+            pinned: n.is_multiple_of(2),
         }
     }
 
@@ -181,6 +209,27 @@ mod tests {
         for snapshots in refused {
             let bad = ObjectConfig { past: Some(Past { snapshots, goes_back_to: None }), ..config(plain.clone()) };
             assert!(postcard::from_bytes::<ObjectConfig>(&encode_onto(Vec::new(), &bad)).is_err());
+        }
+    }
+
+    /// Goal: a clone comes back, with snapshots and without; parents that cannot be are refused. Method: both, and cut short.
+    #[test]
+    fn a_clone_comes_back() {
+        let plain = Addresses::from(layout(Redundancy::Mirror { copies: 2 }));
+        let parent =
+            |n: u64| crate::Parent { object: crate::ObjectId(9), snapshot: SnapshotId(n), size_bytes: 1 << 40 };
+        let of = |parents: Vec<crate::Parent>, past| {
+            let ancestry = Some(Ancestry { parents, flattens: false });
+            ObjectConfig { past, ancestry, ..config(plain.clone()) }
+        };
+        for past in [None, Some(Past { snapshots: vec![snapshot(1)], goes_back_to: None })] {
+            let ours = of(vec![parent(1), parent(2)], past);
+            let bytes = encode_onto(Vec::new(), &(&ours, 7u8));
+            assert_eq!(postcard::from_bytes::<(ObjectConfig, u8)>(&bytes), Ok((ours, 7)));
+            assert!((0..bytes.len()).all(|cut| postcard::from_bytes::<(ObjectConfig, u8)>(&bytes[..cut]).is_err()));
+        }
+        for bad in [vec![parent(1), parent(1)], (0..5).map(parent).collect()] {
+            assert!(postcard::from_bytes::<ObjectConfig>(&encode_onto(Vec::new(), &of(bad, None))).is_err());
         }
     }
 

@@ -111,11 +111,13 @@ pub enum Feature {
     Conversion,
     /// See [`Feature::sentence`].
     Snapshots,
+    /// See [`Feature::sentence`].
+    Clones,
 }
 
 impl Feature {
     /// All of them, in the order in which they came.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::HeartbeatFacts,
         Self::MapPages,
         Self::Moves,
@@ -125,6 +127,7 @@ impl Feature {
         Self::ErasureCoding,
         Self::Conversion,
         Self::Snapshots,
+        Self::Clones,
     ];
 
     /// As people read it.
@@ -139,6 +142,7 @@ impl Feature {
             Self::ErasureCoding => "erasure-coding",
             Self::Conversion => "conversion",
             Self::Snapshots => "snapshots",
+            Self::Clones => "clones",
         }
     }
 
@@ -153,7 +157,7 @@ impl Feature {
             | Self::CompareCopies
             | Self::ErasureCoding
             | Self::Conversion => Level(13),
-            Self::Snapshots => Level(14),
+            Self::Snapshots | Self::Clones => Level(14),
         }
     }
 
@@ -195,6 +199,10 @@ impl Feature {
             Self::Snapshots => {
                 "disks have snapshots: moments that can be read, and gone back to; older builds read neither the record of such a disk nor the disk groups \
                  that keep what it held"
+            }
+            Self::Clones => {
+                "a disk is made of another one's snapshot at once, and has of its own only what is written to it: older builds do not read the record of \
+                 such a disk"
             }
         }
     }

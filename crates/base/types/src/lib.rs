@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod ancestry;
 mod canary;
 mod change;
 mod config;
@@ -24,6 +25,7 @@ mod slow;
 mod units;
 
 pub use addresses::{Addresses, Moving, Span};
+pub use ancestry::{Ancestry, PARENTS_MAX, Parent};
 pub use canary::Canary;
 pub use change::{BlockOp, Change, ComponentOp, Contents, Difference, REMEMBERED_MAX, Run, UnsettledOp, concerns};
 pub use config::{

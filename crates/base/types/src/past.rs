@@ -22,6 +22,8 @@ pub struct Snapshot {
     pub size_bytes: u64,
     /// It has all operations up to this one, and nothing later.
     pub cut: OpId,
+    /// It has, or had, clones: it goes only when the catalogue has none of them any more.
+    pub pinned: bool,
 }
 
 /// What is kept of a disk's past.

@@ -84,13 +84,27 @@ pub enum OwnerCommand {
         /// Which.
         id: SnapshotId,
     },
+    /// A snapshot is to have clones, or has none any more: while it is pinned it is not deleted.
+    PinSnapshot {
+        /// Which.
+        id: SnapshotId,
+        /// Whether it is.
+        pinned: bool,
+    },
+    /// Copy what a clone has of its parents, so that it needs them no more. Answered when it has begun.
+    Flatten,
 }
 
 impl OwnerCommand {
     /// Whether only hosts with snapshots know it.
     pub fn is_of_snapshots(&self) -> bool {
         match self {
-            Self::TakeSnapshot { .. } | Self::Hold { .. } | Self::RollBack { .. } | Self::DeleteSnapshot { .. } => true,
+            Self::TakeSnapshot { .. }
+            | Self::Hold { .. }
+            | Self::RollBack { .. }
+            | Self::DeleteSnapshot { .. }
+            | Self::PinSnapshot { .. }
+            | Self::Flatten => true,
             Self::Status
             | Self::Grow { .. }
             | Self::Limit { .. }

@@ -51,6 +51,7 @@ fn config() -> ObjectConfig {
         decided: op(6),
         deleted: false,
         past: None,
+        ancestry: None,
     }
 }
 

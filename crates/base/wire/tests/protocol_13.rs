@@ -53,6 +53,7 @@ fn config() -> ObjectConfig {
         decided: op(6),
         deleted: false,
         past: None,
+        ancestry: None,
     }
 }
 

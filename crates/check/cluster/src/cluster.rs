@@ -28,6 +28,7 @@ use futures::{
 };
 
 use crate::{
+    copied::Clones,
     directory::{TroubledWay, way_to},
     held::Snapshots,
     model::Model,
@@ -286,6 +287,8 @@ pub struct Cluster {
     pub extra_disks: Rc<RefCell<BTreeSet<String>>>,
     /// Snapshots that were taken, and what they hold.
     pub snapshots: Rc<Snapshots>,
+    /// Clones that were made, and what they hold.
+    pub clones: Rc<Clones>,
     /// Hosts that were forgotten, whether or not they were taken in again.
     pub forgotten: Rc<RefCell<BTreeSet<usize>>>,
     /// The block of every disk whose story is told (`CAIRN_SIM_WATCH`).
@@ -344,6 +347,7 @@ impl Cluster {
             members: Rc::new(members),
             extra_disks: Rc::default(),
             snapshots: Rc::default(),
+            clones: Rc::default(),
             forgotten: Rc::default(),
             watched: Rc::new(Cell::new(std::env::var("CAIRN_SIM_WATCH").ok().and_then(|text| text.parse().ok()))),
             models: Rc::default(),

@@ -143,7 +143,8 @@ pub(crate) fn snapshots(rng: &mut Rng, shape: &Shape, (menu, spoils): (Menu, boo
         let disk = rng.below(shape.disks.len() as u64) as usize;
         let (at_ms, for_ms) = (rng.below(ends_ms + 1), rng.between(100, 20_000));
         let (all, back, stays) = (rng.one_in(4), rng.one_in(3) && !spoils, rng.one_in(3));
-        Event { at_ms, for_ms, what: What::Snapshot { disk, host, all, back, stays } }
+        let (clones, flattens) = (rng.one_in(3), rng.one_in(2));
+        Event { at_ms, for_ms, what: What::Snapshot { disk, host, all, back, stays, clones, flattens } }
     };
     (0..times).map(one).collect()
 }

@@ -114,8 +114,9 @@ pub async fn one(cluster: &Cluster, event: Event) {
         | What::Move { .. } => {
             moved(cluster, what, lasts).await;
         }
-        What::Snapshot { disk, host, all, back, stays } => {
-            snapshots::live(cluster, (*disk, *all), *host, (ms(event.for_ms), *back, *stays)).await;
+        What::Snapshot { disk, host, all, back, stays, clones, flattens } => {
+            let ends = snapshots::Ends { back: *back, stays: *stays, clones: *clones, flattens: *flattens };
+            snapshots::live(cluster, (*disk, *all), *host, (ms(event.for_ms), ends)).await;
         }
         What::Remove { host } => membership::remove(cluster, *host, ms(event.for_ms)).await,
         What::Forget { host, loss } => membership::forget(cluster, *host, *loss, ms(event.for_ms)).await,

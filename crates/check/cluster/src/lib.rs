@@ -12,7 +12,9 @@
 
 pub mod bad_blocks;
 pub mod changes;
+pub mod clones;
 pub mod cluster;
+pub mod copied;
 pub mod curves;
 pub mod directory;
 mod draw;

@@ -221,6 +221,7 @@ pub async fn come_to_rest(cluster: &Cluster, guests: &[Guests], spoiled: Spoiled
     for guests in guests {
         guests.stop().await;
     }
+    cluster.check_clones(spoiled == Spoiled::Nothing).await?;
     delete_extra(cluster, |_| true).await?;
     cluster.wait_healthy(&disks, HEALTHY_WITHIN).await?;
     for (number, guests) in guests.iter().enumerate() {

@@ -129,8 +129,9 @@ impl Spread {
             What::Layout { disk, host, ftt, data_strips, stripe_width } => {
                 What::Layout { disk, host: self.one(host, disk), ftt, data_strips, stripe_width }
             }
-            What::Snapshot { disk, host, all, back, stays } => {
-                What::Snapshot { disk, host: self.one(host, disk), all, back, stays }
+            What::Snapshot { disk, host, all, back, stays, clones, flattens } => {
+                let host = self.one(host, disk);
+                What::Snapshot { disk, host, all, back, stays, clones, flattens }
             }
             What::Move { disk, from } => What::Move { disk, from: self.one(from, 0) },
             What::Scrub { host } => What::Scrub { host: self.one(host, 0) },

@@ -13,6 +13,7 @@ use cairn_sim::SimEnv;
 use cairn_volume::{Exports as _, Volume as _};
 
 use crate::{
+    clones,
     cluster::{Cluster, STUCK_AFTER},
     model::{Found, Model, Reading, SECTOR},
     shape::Shape,
@@ -219,8 +220,22 @@ fn judge(asked: &Asked, found: &[Found], later: u64) -> Result<(), String> {
     asked.model.borrow().is_of_one_moment(&asked.reading, found)
 }
 
+/// What becomes of a snapshot.
+#[derive(Debug, Clone, Copy)]
+pub struct Ends {
+    /// The disk goes back to it.
+    pub back: bool,
+    /// It is not deleted.
+    pub stays: bool,
+    /// A clone of it is made.
+    pub clones: bool,
+    /// That one is flattened.
+    pub flattens: bool,
+}
+
 /// A snapshot is taken, read now and then, and deleted unless it stays.
-pub async fn live(cluster: &Cluster, of: (usize, bool), host: usize, (lasts, back, stays): (Duration, bool, bool)) {
+pub async fn live(cluster: &Cluster, of: (usize, bool), host: usize, (lasts, ends): (Duration, Ends)) {
+    let Ends { back, stays, clones, flattens } = ends;
     let looks = 4;
     let name = match cluster.take_snapshot(of, host).await {
         Ok(Some(name)) => name,
@@ -237,6 +252,9 @@ pub async fn live(cluster: &Cluster, of: (usize, bool), host: usize, (lasts, bac
                 return cluster.violated(why);
             }
         }
+    }
+    if clones {
+        clones::live(cluster, &format!("{}@{name}", Shape::disk_name(of.0)), host, (lasts, flattens)).await;
     }
     if back && let Err(why) = cluster.go_back(of.0, &format!("{}@{name}", Shape::disk_name(of.0)), host).await {
         return cluster.violated(why);

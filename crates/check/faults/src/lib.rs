@@ -177,7 +177,19 @@ pub enum What {
     Layout { disk: usize, host: usize, ftt: u8, data_strips: u8, stripe_width: u8 },
     /// A host is asked for a snapshot of a disk, or of all disks together; at the end one of them goes back to it, and it is deleted, unless it
     /// stays.
-    Snapshot { disk: usize, host: usize, all: bool, back: bool, stays: bool },
+    Snapshot {
+        disk: usize,
+        host: usize,
+        all: bool,
+        back: bool,
+        stays: bool,
+        /// A clone is made of it, and stays.
+        #[serde(default)]
+        clones: bool,
+        /// That one is flattened.
+        #[serde(default)]
+        flattens: bool,
+    },
     /// What a disk has on a host is to go to another one.
     Move { disk: usize, from: usize },
     /// A host is asked to have all disk groups of the cluster scrubbed at once.

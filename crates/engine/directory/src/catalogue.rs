@@ -10,8 +10,8 @@
 use cairn_types::{HostId, Level, ObjectConfig, ObjectId, Policy};
 
 use crate::{
-    CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DirectoryError, DiskState, Entry, Key, LevelEntry,
-    Name, NameEntry, Registry, Revision, TaskEntry, TheCluster, Txn, registry::encode,
+    CatalogueEntry, CloneOf, Closed, ClusterSettings, ComponentPlace, CreateIntent, DirectoryError, DiskState, Entry,
+    Key, LevelEntry, Name, NameEntry, Registry, Revision, TaskEntry, TheCluster, Txn, registry::encode,
 };
 
 /// A disk to be created.
@@ -27,6 +27,10 @@ pub struct NewDisk {
     pub policy_name: Name,
     /// The host that should own it.
     pub preferred_owner: Option<HostId>,
+    /// The snapshot that it is a clone of.
+    pub clone_of: Option<CloneOf>,
+    /// Those who closed that once, and whose processes are no more.
+    pub over: Vec<Closed>,
     /// Its components, as placed.
     pub components: Vec<ComponentPlace>,
     /// The host that creates it.
@@ -100,7 +104,8 @@ impl Registry {
         }
     }
 
-    /// Enters the intent to create a disk, and its name and catalogue entry as `creating`, in one transaction.
+    /// Enters the intent to create a disk, and its name and catalogue entry as `creating`, in one transaction. A clone is entered only as long as
+    /// nobody deletes its parent's snapshot.
     ///
     /// # Errors
     /// `Refused` when the name is taken or the policy is not there; `Unavailable` (when `outcome_unknown`, call it
@@ -112,6 +117,8 @@ impl Registry {
             policy_name: disk.policy_name.clone(),
             hint_hosts: hosts_of(&disk.components),
             preferred_owner: disk.preferred_owner,
+            clone_of: disk.clone_of,
+            closed: Vec::new(),
             state: DiskState::Creating,
         };
         let intent = CreateIntent {
@@ -131,6 +138,10 @@ impl Registry {
                 .create(Key::of::<CatalogueEntry>(&disk.object), encode(&entry)?)
                 .create(Key::of::<CreateIntent>(&disk.object), encode(&intent)?)
                 .check(Key::of::<Policy>(&disk.policy_name), Some(policy.revision));
+            let txn = match &disk.clone_of {
+                Some(of) => self.with_parent(txn, of, &disk.over).await?,
+                None => txn,
+            };
             match self.commit(txn).await {
                 Err(DirectoryError::Conflict { key, .. }) if key == name_key => {
                     // An earlier try of ours whose answer was lost has done it.
@@ -143,8 +154,10 @@ impl Registry {
                         disk.name
                     ));
                 }
-                // The policy changed meanwhile: look at it again.
-                Err(DirectoryError::Conflict { key, .. }) if key.kind() == <Policy as Entry>::KIND => {}
+                // The policy or the parent's entry changed meanwhile: look at it again.
+                Err(DirectoryError::Conflict { key, .. })
+                    if key.kind() == <Policy as Entry>::KIND
+                        || disk.clone_of.is_some_and(|of| key == Key::of::<CatalogueEntry>(&of.object)) => {}
                 other => return other.map(|_| ()),
             }
         }
@@ -348,6 +361,8 @@ impl Registry {
                 policy_name: policy_name.clone(),
                 hint_hosts: hosts_of(&components),
                 preferred_owner: None,
+                clone_of: CloneOf::of(config),
+                closed: Vec::new(),
                 state: DiskState::Ready,
             };
             let mut txn = Txn::new();

@@ -11,7 +11,11 @@ use cairn_types::{
 };
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{key::Kind, names::Name};
+use crate::{
+    clones::{CloneOf, Closed},
+    key::Kind,
+    names::Name,
+};
 
 /// A type of entry.
 pub trait Entry: Serialize + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static {
@@ -381,6 +385,12 @@ pub struct CatalogueEntry {
     /// The host that should own it: where it is attached.
     #[serde(default)]
     pub preferred_owner: Option<HostId>,
+    /// The snapshot that it is a clone of; its record has all that are behind that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clone_of: Option<CloneOf>,
+    /// Who is about to delete snapshots of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub closed: Vec<Closed>,
     /// Where it is in its life.
     #[serde(flatten)]
     pub state: DiskState,

@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod catalogue;
+mod clones;
 mod embedded;
 mod entries;
 mod follow;
@@ -26,6 +27,7 @@ mod registry;
 mod slow_groups;
 
 pub use catalogue::{Adopted, NewDisk};
+pub use clones::{CloneOf, Closed};
 pub use embedded::{Embedded, HISTORY_CHANGES_MAX};
 pub use entries::{
     CatalogueEntry, ClusterSettings, ComponentPlace, CreateIntent, DeviceEntry, DeviceRole, DiskGroupEntry, DiskState,

@@ -167,6 +167,7 @@ mod tests {
             decided: OpId::ZERO,
             deleted: false,
             past: None,
+            ancestry: None,
         }
     }
 

@@ -91,6 +91,7 @@ impl From<OpError> for Try {
             )),
             OpError::Unreadable(lost) => Self::Fail(VolumeError::Io(lost.to_string())),
             OpError::Io(text) => Self::Fail(VolumeError::Io(text)),
+            OpError::NotInherited(text) => Self::Repeat(text),
             OpError::NeedsRows | OpError::Elsewhere => Self::Repeat("it was to be begun again".into()),
         }
     }

@@ -19,8 +19,8 @@ use cairn_wire::{Answer, Refusal, Request};
 use futures::{FutureExt, future::LocalBoxFuture};
 
 use crate::{
-    event::ObjectEvent, leases::Leases, local_store::LocalStore, options::ObjectOptions, placer::Placer, rpc::Rpc,
-    seats::Seats, signal::Signal, stages::AllStages, window::Window,
+    event::ObjectEvent, leases::Leases, local_store::LocalStore, options::ObjectOptions, parents::Parents,
+    placer::Placer, rpc::Rpc, seats::Seats, signal::Signal, stages::AllStages, window::Window,
 };
 
 /// An answer with its payload in parts.
@@ -61,12 +61,15 @@ pub(crate) struct Context<E: Env, S: LocalStore> {
     pub(crate) stages: AllStages,
     /// What owners here did since the process began.
     counted: Cell<OwnerCounters>,
+    /// What is known of snapshots that clones are of.
+    pub(crate) parents: Parents,
     /// The highest epoch number known of an object, those that this process has burnt included.
     epochs: RefCell<BTreeMap<ObjectId, u64>>,
 }
 
 impl<E: Env, S: LocalStore> Context<E, S> {
     pub(crate) fn new(env: E, rpc: Rpc<E>, seats: Seats<E, S>, leases: Leases<E>, options: ObjectOptions) -> Rc<Self> {
+        let parents = Parents::new(options.parents_cache_bytes);
         Rc::new(Self {
             started: env.now(),
             env,
@@ -88,6 +91,7 @@ impl<E: Env, S: LocalStore> Context<E, S> {
             copies: Rc::default(),
             stages: AllStages::default(),
             counted: Cell::default(),
+            parents,
             epochs: RefCell::default(),
         })
     }

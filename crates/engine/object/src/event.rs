@@ -31,6 +31,8 @@ pub enum ObjectEvent {
     Marked { object: ObjectId, name: String, component: ComponentId, blocks: u64 },
     /// A disk goes back to a snapshot, and not all of it can be read or written now: guests wait until it can.
     GoesBackWaits { object: ObjectId, name: String, why: String },
+    /// A clone is flattened, and not all of it can be read or written now: it goes on when it can.
+    FlattenWaits { object: ObjectId, name: String, why: String },
     /// A request was repeated that had been carried out before: its guest was answered, and nothing was done again.
     DoneBefore { object: ObjectId },
     /// A message of this host arrived with other blocks than it sent; it counts as lost.

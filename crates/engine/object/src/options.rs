@@ -37,6 +37,10 @@ pub struct ObjectOptions {
     ///
     /// A day: 16,384 questions to each copy of 1 TiB, one in five seconds, and none of them reads a block.
     pub compare_period: Duration,
+    /// Bytes of memory for what clones of this host read of their parents, at most.
+    ///
+    /// 128 MiB: a machine reads some 100 to 300 MB of its image as it boots, most of it once. A thousand that boot at once read the same.
+    pub parents_cache_bytes: u64,
 }
 
 impl Default for ObjectOptions {
@@ -52,6 +56,7 @@ impl Default for ObjectOptions {
             resync_bytes_per_s_max: 0,
             resync_bytes_in_flight_max: 16 << 20,
             compare_period: Duration::from_secs(24 * 3600),
+            parents_cache_bytes: 128 << 20,
         }
     }
 }

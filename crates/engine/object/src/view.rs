@@ -2,7 +2,8 @@
 //!
 //! Promises    V2  one copy that has it is enough; of rows, as many members as the row has columns
 //! Assumes     a snapshot never changes: so nobody's lease is asked for, and an old record is as good as a new one
-//! Not here    which seats tell it (`seats::history`), asking again (`snapshot_reader`, `owner::rollback`)
+//! Not here    which seats tell it (`seats::history`), asking again (`snapshot_reader`, `owner::rollback`), what a clone has of its parents
+//!             (`parents`)
 
 use std::{collections::BTreeMap, rc::Rc};
 
@@ -40,8 +41,8 @@ pub(crate) struct View<E: Env, S: LocalStore> {
 }
 
 impl<E: Env, S: LocalStore> View<E, S> {
-    /// Reads blocks of the disk.
-    pub(crate) async fn read(&self, blocks: BlockRange) -> Result<Vec<Bytes>, NotRead> {
+    /// What the disk itself had of these blocks, in their order.
+    pub(crate) async fn contents(&self, blocks: BlockRange) -> Result<Vec<Contents>, NotRead> {
         let mut parts = Vec::new();
         for (area, some) in by_area(&self.config, blocks) {
             parts.extend(self.read_area(area, some).await?);
@@ -49,8 +50,8 @@ impl<E: Env, S: LocalStore> View<E, S> {
         Ok(parts)
     }
 
-    /// Which of these blocks were allocated.
-    pub(crate) async fn allocated(&self, blocks: BlockRange) -> Result<Vec<AllocatedPiece>, NotRead> {
+    /// Which of these blocks the disk itself had allocated.
+    pub(crate) async fn own_allocated(&self, blocks: BlockRange) -> Result<Vec<AllocatedPiece>, NotRead> {
         let mut found = Vec::new();
         for (area, some) in by_area(&self.config, blocks) {
             match area.rows() {
@@ -138,13 +139,13 @@ impl<E: Env, S: LocalStore> View<E, S> {
         Ok(changed_in_object(area, set, told))
     }
 
-    async fn read_area(&self, area: Area, blocks: BlockRange) -> Result<Vec<Bytes>, NotRead> {
+    async fn read_area(&self, area: Area, blocks: BlockRange) -> Result<Vec<Contents>, NotRead> {
         let mut found = Vec::new();
         match area.rows() {
             None => {
                 let reads = area.split(blocks).map(|piece| self.read_piece(piece));
                 for read in join_all(reads).await {
-                    found.extend(read?.into_bytes());
+                    found.push(read?);
                 }
             }
             Some(rows) => {
@@ -152,7 +153,7 @@ impl<E: Env, S: LocalStore> View<E, S> {
                 let parts = pieces.flat_map(|piece| rows.parts(piece.range).map(move |part| (piece.set, part)));
                 let reads = parts.map(|(set, part)| self.read_part((rows, set), part));
                 for read in join_all(reads.collect::<Vec<_>>()).await {
-                    found.extend(read?.contents(false).into_bytes());
+                    found.push(read?.contents(false));
                 }
             }
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use cairn_format::rows::LeafRow;
 use cairn_types::{ComponentId, Epoch, OpId};
 
-use crate::clock::ClockCache;
+use cairn_cache::ClockCache;
 
 /// One mapped block.
 pub(crate) use cairn_format::MapEntry as Entry;

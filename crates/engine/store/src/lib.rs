@@ -25,7 +25,6 @@ mod chunked;
 mod clean;
 mod clear;
 mod cleared;
-mod clock;
 mod compare;
 mod component;
 mod components;

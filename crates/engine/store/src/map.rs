@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use cairn_cache::ClockCache;
 use cairn_format::{MAP_PAGE_BYTES, Needs, history_rows::HistoryPageRef, map_rows::PageRef};
 use cairn_types::{ComponentId, OpId};
 
 use crate::{
-    clock::ClockCache,
     deltas::{Delta, Deltas},
     leaf::{LEAF_CACHED_BYTES, Leaf, LeafCache, LeafKey},
     segment_hand::SegmentHand,

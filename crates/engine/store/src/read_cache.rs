@@ -9,7 +9,7 @@ use bytes::Bytes;
 use cairn_env::PageBuf;
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 
-use crate::clock::ClockCache;
+use cairn_cache::ClockCache;
 
 /// Blocks of a read that is cached, at most: 64 KiB.
 pub(crate) const CACHED_READ_BLOCKS_MAX: u32 = 16;

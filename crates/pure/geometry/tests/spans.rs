@@ -22,6 +22,7 @@ fn config(layout: Layout, size_bytes: u64) -> ObjectConfig {
         decided: OpId::ZERO,
         deleted: false,
         past: None,
+        ancestry: None,
     }
 }
 

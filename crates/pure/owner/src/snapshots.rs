@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use cairn_types::{ComponentOp, ObjectConfig, OpId, Past, SNAPSHOTS_MAX, Snapshot, SnapshotId};
+use cairn_types::{Ancestry, ComponentOp, ObjectConfig, OpId, Past, SNAPSHOTS_MAX, Snapshot, SnapshotId};
 
 use crate::state::State;
 
@@ -22,6 +22,8 @@ pub enum NotTaken {
     GoesBack,
     /// A part of it is going over to another layout: what it holds is not all in one place.
     GoesOver,
+    /// What it has of its parents is being copied: when that has come to its end, they may go.
+    Flattens,
 }
 
 impl fmt::Display for NotTaken {
@@ -33,6 +35,7 @@ impl fmt::Display for NotTaken {
             Self::GoesOver => f.write_str(
                 "a part of the disk is going over to another layout: ask again when that has come to its end",
             ),
+            Self::Flattens => f.write_str("the disk is being flattened: ask again when that has come to its end"),
         }
     }
 }
@@ -54,6 +57,9 @@ impl State {
         if past.is_some_and(|past| past.goes_back_to.is_some()) {
             return Err(NotTaken::GoesBack);
         }
+        if config.ancestry.as_ref().is_some_and(|ancestry| ancestry.flattens) {
+            return Err(NotTaken::Flattens);
+        }
         if config.addresses.moving().is_some() { Err(NotTaken::GoesOver) } else { Ok(()) }
     }
 
@@ -72,10 +78,45 @@ impl State {
         next
     }
 
-    /// The configuration without a snapshot.
-    pub fn config_without_snapshot(&self, id: SnapshotId) -> ObjectConfig {
+    /// The configuration without a snapshot. None: it is pinned.
+    pub fn config_without_snapshot(&self, id: SnapshotId) -> Option<ObjectConfig> {
         let mut next = (**self.config()).clone();
+        let pinned = next.past.as_ref().and_then(|past| past.snapshot(id)).is_some_and(|snapshot| snapshot.pinned);
         next.past.iter_mut().for_each(|past| past.snapshots.retain(|snapshot| snapshot.id != id));
+        (!pinned).then_some(next)
+    }
+
+    /// The configuration in which a snapshot is pinned, or is not.
+    pub fn config_with_pin(&self, id: SnapshotId, pinned: bool) -> ObjectConfig {
+        let mut next = (**self.config()).clone();
+        let snapshots = next.past.iter_mut().flat_map(|past| &mut past.snapshots);
+        snapshots.filter(|snapshot| snapshot.id == id).for_each(|snapshot| snapshot.pinned = pinned);
+        next
+    }
+
+    /// The configuration of a clone of which all is copied that is its parents'. None: it is that already, or has none.
+    ///
+    /// # Errors
+    /// It cannot be now, in words.
+    pub fn config_flattening(&self) -> Result<Option<ObjectConfig>, String> {
+        let config = self.config();
+        let Some(ancestry) = config.ancestry.as_ref().filter(|ancestry| !ancestry.parents.is_empty()) else {
+            return Err("the disk is no clone: it needs no other one".into());
+        };
+        let snapshots = config.past.as_ref().map_or(0, |past| past.snapshots.len());
+        if snapshots > 0 {
+            return Err(format!("the disk has {snapshots} snapshots, which need its parents: delete them first"));
+        }
+        Ok((!ancestry.flattens).then(|| {
+            let ancestry = Some(Ancestry { flattens: true, ..ancestry.clone() });
+            ObjectConfig { ancestry, ..(**config).clone() }
+        }))
+    }
+
+    /// The configuration of a clone of which all has been copied.
+    pub fn config_without_parents(&self) -> ObjectConfig {
+        let mut next = (**self.config()).clone();
+        next.ancestry = next.ancestry.map(|_| Ancestry::default());
         next
     }
 

@@ -60,6 +60,7 @@ pub(crate) fn config(members: Vec<Member>) -> ObjectConfig {
         decided: OpId::ZERO,
         deleted: false,
         past: None,
+        ancestry: None,
     }
 }
 

@@ -85,6 +85,7 @@ fn record_bytes_max(policy: &Policy, addresses: &Addresses, size_bytes: u64) -> 
         decided: op,
         deleted: true,
         past: None,
+        ancestry: None,
     };
     let record = SeatRecord { object: ObjectId(u128::MAX), promised: epoch, accepted: None };
     let around = encode_onto(Vec::new(), &(record, epoch, Csn(u64::MAX))).len() as u64;

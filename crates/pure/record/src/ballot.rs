@@ -71,6 +71,7 @@ pub(crate) mod tests {
             decided: OpId::ZERO,
             deleted: false,
             past: None,
+            ancestry: None,
         }
     }
 

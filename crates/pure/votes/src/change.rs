@@ -9,7 +9,9 @@ use std::{
 };
 
 use cairn_geometry::{grown, moving_at, sets};
-use cairn_types::{ComponentId, ComponentState, Member, ObjectConfig, OpId, ReplicaSetIndex, Role, Snapshot};
+use cairn_types::{
+    ComponentId, ComponentState, Member, ObjectConfig, OpId, Redundancy, ReplicaSetIndex, Role, Snapshot,
+};
 
 /// How a change has to be made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +47,11 @@ pub enum IllegalChange {
     /// A disk keeps its addresses: none goes away, and each stays with its replica set.
     Addresses,
     /// A snapshot stays as it was taken; a new one is the newest, and all that it has is decided. While a disk has any, no part of it goes over
-    /// to another layout, as its history would stay behind.
+    /// to another layout, as its history would stay behind. One that has clones does not go.
     Snapshots,
+    /// Parents of a clone go all at once, when all that was theirs has been copied. Until then it has copies, no rows: of these nobody could tell
+    /// whether a block is of a parent.
+    Ancestry,
 }
 
 impl fmt::Display for IllegalChange {
@@ -63,6 +68,7 @@ impl fmt::Display for IllegalChange {
             Self::Undecided => f.write_str("decided operations would be undecided"),
             Self::Addresses => f.write_str("the object would be smaller, or its blocks would be elsewhere"),
             Self::Snapshots => f.write_str("a snapshot would be another one, or its history would stay behind"),
+            Self::Ancestry => f.write_str("a clone would lose a parent, or get one"),
         }
     }
 }
@@ -92,6 +98,9 @@ pub fn check_change(base: &ObjectConfig, config: &ObjectConfig) -> Result<Change
     let addresses = address_change(base, config).ok_or(IllegalChange::Addresses)?;
     if !snapshots_may_be(base, config) {
         return Err(IllegalChange::Snapshots);
+    }
+    if !ancestry_may_be(base, config) {
+        return Err(IllegalChange::Ancestry);
     }
     let old_sets: BTreeSet<_> =
         base.members.iter().filter_map(Member::set).filter(|set| base.addresses.serves(*set)).collect();
@@ -150,11 +159,28 @@ fn snapshots_may_be(base: &ObjectConfig, config: &ObjectConfig) -> bool {
     let before = base.past.as_ref().map_or(&[][..], |past| &past.snapshots);
     let newest = before.last().map_or(OpId::ZERO, |newest| newest.cut);
     let stays = |snapshot: &Snapshot| match before.iter().find(|known| known.id == snapshot.id) {
-        Some(known) => known == snapshot,
+        // It may come to have clones, and have none any more.
+        Some(known) => *known == Snapshot { pinned: known.pinned, ..snapshot.clone() },
         None => newest <= snapshot.cut && snapshot.cut <= config.decided && snapshot.size_bytes == config.size_bytes,
     };
     let is_held = config.addresses.moving().is_none() || past.snapshots.is_empty();
-    past.is_sound() && is_held && past.snapshots.iter().all(stays)
+    let is_pinned = |known: &&Snapshot| known.pinned && !config.deleted;
+    let pinned_stay = before.iter().filter(is_pinned).all(|known| past.snapshot(known.id).is_some());
+    past.is_sound() && is_held && pinned_stay && past.snapshots.iter().all(stays)
+}
+
+/// Whether a disk may have come from there after it came from elsewhere.
+fn ancestry_may_be(base: &ObjectConfig, config: &ObjectConfig) -> bool {
+    let (Some(before), Some(after)) = (&base.ancestry, &config.ancestry) else {
+        return base.ancestry.is_none() && config.ancestry.is_none();
+    };
+    let copied = before.flattens && after.parents.is_empty();
+    let has_copies = || {
+        let mut spans = config.addresses.spans().iter();
+        spans.all(|span| matches!(span.layout.redundancy, Redundancy::Mirror { .. }))
+    };
+    let is_whole = after.parents.is_empty() || (has_copies() && config.addresses.moving().is_none());
+    after.is_sound() && (after.parents == before.parents || copied) && is_whole
 }
 
 /// What becomes of a disk's addresses.

@@ -132,6 +132,7 @@ fn base() -> impl Strategy<Value = ObjectConfig> {
                 decided: OpId::ZERO,
                 deleted: false,
                 past: None,
+                ancestry: None,
             }
         },
     )

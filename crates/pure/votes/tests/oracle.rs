@@ -66,6 +66,7 @@ fn config(members: &[Member], redundancy: Redundancy) -> ObjectConfig {
         decided: OpId::ZERO,
         deleted: false,
         past: None,
+        ancestry: None,
     }
 }
 

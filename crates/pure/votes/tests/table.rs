@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use cairn_geometry::moving_at;
 use cairn_types::{
-    ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Past, Policy,
-    Redundancy, Role, Seat, Snapshot, SnapshotId,
+    Ancestry, ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Parent,
+    Past, Policy, Redundancy, Role, Seat, Snapshot, SnapshotId,
 };
 use cairn_votes::{
     ChangeKind, IllegalChange, accessible, check_change, has_majority, redundancy, tolerates, votes_needed,
@@ -50,6 +50,7 @@ fn config(names: &str, votes: &str, states: &str) -> ObjectConfig {
         decided: OpId::ZERO,
         deleted: false,
         past: None,
+        ancestry: None,
     }
 }
 
@@ -213,6 +214,7 @@ fn a_snapshot_stays_as_it_was_taken() {
         created_unix_ms: n,
         size_bytes: 1 << 30,
         cut: op(n),
+        pinned: false,
     };
     let with = |decided, snapshots: &[Snapshot]| {
         let past = Some(Past { snapshots: snapshots.to_vec(), goes_back_to: None });
@@ -222,6 +224,7 @@ fn a_snapshot_stays_as_it_was_taken() {
     let (one, two) = (with(5, &[snapshot(3)]), with(5, &[snapshot(3), snapshot(5)]));
     let renamed = with(5, &[Snapshot { name: "other".into(), ..snapshot(3) }]);
     let twice = with(5, &[snapshot(3), Snapshot { id: SnapshotId(9), ..snapshot(3) }]);
+    let pinned = with(5, &[Snapshot { pinned: true, ..snapshot(3) }]);
     let shorter = with(5, &[Snapshot { size_bytes: 512, ..snapshot(3) }]);
     let rows = [
         ("the first one", &with(5, &[]), &one, true),
@@ -232,6 +235,10 @@ fn a_snapshot_stays_as_it_was_taken() {
         ("with its past", &two, &ObjectConfig { past: None, ..two.clone() }, false),
         ("not decided", &with(2, &[]), &with(2, &[snapshot(3)]), false),
         ("before the newest", &with(9, &[snapshot(5)]), &with(9, &[snapshot(3), snapshot(5)]), false),
+        ("one gets a clone", &one, &pinned, true),
+        ("one has no clone any more", &pinned, &one, true),
+        ("with clones", &pinned, &with(5, &[]), false),
+        ("with clones, and the disk", &pinned, &ObjectConfig { deleted: true, ..with(5, &[]) }, true),
         ("another name", &one, &renamed, false),
         ("one name twice", &one, &twice, false),
         ("of another size", &with(5, &[]), &shorter, false),
@@ -245,6 +252,39 @@ fn a_snapshot_stays_as_it_was_taken() {
     for (disk, is_legal) in [(&one, false), (&with(5, &[]), true)] {
         let begun = ObjectConfig { addresses: disk.addresses.begun(moving, sets), ..disk.clone() };
         assert_eq!(check_change(disk, &begun) != Err(IllegalChange::Snapshots), is_legal);
+    }
+}
+
+/// Goal: what a clone has of its parents is not lost. Method: parents that go, come, or change; layouts that cannot tell what is theirs.
+#[test]
+fn a_clone_keeps_its_parents_until_they_are_copied() {
+    let parent = |n: u64| Parent { object: ObjectId(n.into()), snapshot: SnapshotId(n), size_bytes: 1 << 20 };
+    let of = |parents: &[Parent], flattens| {
+        let ancestry = Some(Ancestry { parents: parents.to_vec(), flattens });
+        ObjectConfig { ancestry, ..config("r1 r2 w", "1 1 1", "ok ok ok") }
+    };
+    let never = ObjectConfig { ancestry: None, ..of(&[], false) };
+    let (clone, flattens, flat) =
+        (of(&[parent(1), parent(2)], false), of(&[parent(1), parent(2)], true), of(&[], false));
+    let rows = [
+        ("it begins to be copied", &clone, &flattens, true),
+        ("it is copied", &flattens, &flat, true),
+        ("that is given up", &flattens, &clone, true),
+        ("they go before", &clone, &flat, false),
+        ("one of them goes", &flattens, &of(&[parent(1)], true), false),
+        ("they come", &flat, &clone, false),
+        ("a disk becomes a clone", &never, &clone, false),
+        ("it forgets that it was one", &flat, &never, false),
+        ("more than there may be", &clone, &of(&[1, 2, 3, 4, 5].map(parent), false), false),
+    ];
+    for (what, base, next, is_legal) in rows {
+        let expected = if is_legal { Ok(ChangeKind::StateOnly) } else { Err(IllegalChange::Ancestry) };
+        assert_eq!(check_change(base, next), expected, "{what}");
+    }
+    let (moving, sets) = moving_at(&clone, 0, Redundancy::Mirror { copies: 3 }, 1);
+    for (disk, is_legal) in [(&clone, false), (&flat, true)] {
+        let begun = ObjectConfig { addresses: disk.addresses.begun(moving, sets), ..disk.clone() };
+        assert_eq!(check_change(disk, &begun) != Err(IllegalChange::Ancestry), is_legal);
     }
 }
 

@@ -1,13 +1,13 @@
 //! `cairn disk`.
 
 use cairn_api::v1::{
-    ChangedComponent, ComponentRole, Disk, DiskAttach, DiskChange, DiskCreate, DiskDelete, DiskLimits, DiskMove,
-    DiskPolicySet, DiskResize, DiskSummary, ObjectRecord, Session, check_not_in_use,
+    ChangedComponent, ComponentRole, Disk, DiskAttach, DiskChange, DiskClone, DiskCreate, DiskDelete, DiskLimits,
+    DiskMove, DiskPolicySet, DiskResize, DiskSummary, ObjectRecord, Session, check_not_in_use,
 };
 use cairn_types::format_bytes;
 
 use super::{
-    Context, latency, libvirt, watch,
+    Context, clone, latency, libvirt, watch,
     words::{health, state},
 };
 use crate::{
@@ -38,6 +38,11 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let seconds = (!since_start).then_some(seconds);
             return latency::disk(context, &disk, seconds).await;
         }
+        Verb::Clone { snapshot, name, count, size, policy, host } => {
+            let request = DiskClone { name, size_bytes: size, policy, host, ..DiskClone::default() };
+            return clone::make(context, &snapshot, request, count).await;
+        }
+        Verb::Flatten { disk, wait } => clone::flatten(context, &disk, wait).await?,
         Verb::Show { disk } => client.disk_show(disk).await?,
         Verb::Create { name, size, policy, host, limits } => {
             let request = DiskCreate { name, size_bytes: size, policy, host, limits: wanted(limits) };
@@ -112,7 +117,7 @@ fn list(disks: &[DiskSummary]) -> String {
     )
 }
 
-fn show(disk: &Disk) -> String {
+pub(super) fn show(disk: &Disk) -> String {
     let summary = &disk.summary;
     let hosts: Vec<_> = disk.components.iter().map(|c| (c.host.to_string(), c.host_name.as_str())).collect();
     let text = output::pairs([
@@ -124,6 +129,7 @@ fn show(disk: &Disk) -> String {
         ("rows", disk.rows.map_or(String::new(), |rows| rows.describe())),
         ("health", health(summary.health).into()),
         ("because", summary.reasons.join("\n")),
+        ("clone of", clone_of(disk)),
         ("owner", summary.owner.clone().unwrap_or("nobody".into())),
         ("epoch", epoch(disk.epoch.as_deref(), &hosts)),
         ("configuration", disk.csn.to_string()),
@@ -150,6 +156,12 @@ fn show(disk: &Disk) -> String {
         }),
     );
     format!("{text}\n\n{components}")
+}
+
+/// The snapshot that it needs.
+fn clone_of(disk: &Disk) -> String {
+    let being = if disk.flattens { ", being flattened" } else { "" };
+    disk.clone_of.as_ref().map_or(String::new(), |of| format!("{of}{being}"))
 }
 
 fn show_record(record: &ObjectRecord) -> String {

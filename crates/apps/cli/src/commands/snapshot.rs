@@ -121,7 +121,7 @@ async fn rollback(
 }
 
 fn list(snapshots: &[Snapshot]) -> String {
-    let head = ["snapshot", "taken", "size of the disk"];
+    let head = ["snapshot", "taken", "size of the disk", "clones"];
     output::table(
         &head,
         snapshots.iter().map(|one| {
@@ -129,6 +129,10 @@ fn list(snapshots: &[Snapshot]) -> String {
                 format!("{}@{}", one.disk, one.name),
                 units::ago(Some(one.created_unix_ms)),
                 format_bytes(one.size_bytes),
+                match one.clones.len() {
+                    0 => "-".to_owned(),
+                    count => count.to_string(),
+                },
             ]
         }),
     )

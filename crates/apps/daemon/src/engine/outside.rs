@@ -247,6 +247,9 @@ impl Outside<LinuxEnv> for Process {
             ObjectEvent::GoesBackWaits { name, why, .. } => {
                 self.warn(format!("disk {name} goes back to a snapshot, and waits with its guests: {why}"));
             }
+            ObjectEvent::FlattenWaits { name, why, .. } => {
+                self.warn(format!("disk {name} is being flattened, and waits: {why}"));
+            }
             ObjectEvent::DoneBefore { object } => {
                 tracing::debug!(host, object = %object, "a repeated request had been carried out before");
             }

@@ -1,6 +1,8 @@
-//! The snapshots of the cluster in memory.
+//! The snapshots of the cluster in memory, and clones of them.
 
-use cairn_api::{ApiError, ApiResult, v1::*};
+use cairn_api::{ApiError, ApiResult, LocalManagement as _, Request as _, v1::*};
+
+use super::memory::MemoryCluster;
 
 /// All of them, the oldest first.
 #[derive(Default)]
@@ -26,6 +28,7 @@ impl Snapshots {
             id: id.clone(),
             created_unix_ms: 0,
             size_bytes: disk.summary.size_bytes,
+            clones: Vec::new(),
         };
         let taken: Vec<Snapshot> = disks.iter().map(one).collect();
         self.0.extend(taken.iter().cloned());
@@ -62,5 +65,50 @@ impl Snapshots {
             true => Ok(()),
             false => Err(ApiError::not_found(format!("disk {disk} has no snapshot {name:?}"))),
         }
+    }
+}
+
+impl MemoryCluster {
+    pub(super) async fn snapshot_list(&self, disk: String) -> ApiResult<Vec<Snapshot>> {
+        let mut state = self.0.borrow_mut();
+        let name = state.disk_named(&disk)?.summary.name.clone();
+        Ok(state.snapshots.of(&name))
+    }
+    pub(super) async fn snapshot_create(&self, request: SnapshotCreate) -> ApiResult<Vec<Snapshot>> {
+        request.validate()?;
+        let mut state = self.0.borrow_mut();
+        let named: ApiResult<Vec<Disk>> = request.disks.iter().map(|disk| state.disk_named(disk).cloned()).collect();
+        state.snapshots.take(&request.name, &named?)
+    }
+    pub(super) async fn disk_changes(&self, disk: String, between: ChangesBetween) -> ApiResult<Changes> {
+        let mut state = self.0.borrow_mut();
+        let size_bytes = state.disk_named(&disk)?.summary.size_bytes;
+        state.snapshots.changes(&disk, &between, size_bytes)
+    }
+    pub(super) async fn snapshot_rollback(&self, snapshot: String, how: SnapshotRollback) -> ApiResult<Rollback> {
+        self.0.borrow_mut().snapshots.roll_back(&snapshot, how)
+    }
+    pub(super) async fn snapshot_delete(&self, snapshot: String) -> ApiResult<()> {
+        self.0.borrow_mut().snapshots.delete(&snapshot)
+    }
+    pub(super) async fn disk_clone(&self, snapshot: String, request: DiskClone) -> ApiResult<Disk> {
+        let (disk, _) = split_snapshot(&snapshot)?;
+        let (policy, size_bytes) = {
+            let mut state = self.0.borrow_mut();
+            let disk = state.disk_named(disk)?;
+            (disk.summary.policy.clone(), request.size_bytes.unwrap_or(disk.summary.size_bytes))
+        };
+        let (name, limits) = (request.name.clone(), request.limits);
+        self.disk_create(DiskCreate { name, size_bytes, policy: Some(policy), host: request.host, limits }).await?;
+        let mut state = self.0.borrow_mut();
+        let made = state.disk_named(&request.name)?;
+        made.clone_of = Some(snapshot);
+        Ok(made.clone())
+    }
+    pub(super) async fn disk_flatten(&self, disk: String) -> ApiResult<Disk> {
+        let mut state = self.0.borrow_mut();
+        let disk = state.disk_named(&disk)?;
+        disk.clone_of = None;
+        Ok(disk.clone())
     }
 }

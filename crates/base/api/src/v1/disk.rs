@@ -95,6 +95,12 @@ pub struct Disk {
     /// The snapshot that it is going back to, by name; guests wait until it has.
     #[serde(default)]
     pub goes_back_to: Option<String>,
+    /// The snapshot that it is a clone of: DISK@NAME. None where it has all that it needs itself.
+    #[serde(default)]
+    pub clone_of: Option<String>,
+    /// What it has of that is being copied.
+    #[serde(default)]
+    pub flattens: bool,
     /// Who has it open now, at all hosts that answer, the oldest first.
     #[serde(default)]
     pub sessions: Vec<Session>,

@@ -21,6 +21,9 @@ pub struct Snapshot {
     pub created_unix_ms: u64,
     /// The size of the disk then.
     pub size_bytes: u64,
+    /// Disks that are clones of it: it is not deleted while there are any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clones: Vec<String>,
 }
 
 /// A snapshot to be taken.

@@ -28,6 +28,8 @@ fn disk(object: u128, text: &str) -> NewDisk {
         size_bytes: 10 << 30,
         policy_name: name("default"),
         preferred_owner: Some(HostId(1)),
+        clone_of: None,
+        over: Vec::new(),
         components: vec![place(object * 10 + 1, 2), place(object * 10 + 2, 1)],
         by: HostId(1),
         now_unix_ms: 1000,
@@ -207,6 +209,7 @@ fn record(object: u128, text: &str, deleted: bool) -> ObjectConfig {
         decided: OpId::ZERO,
         deleted,
         past: None,
+        ancestry: None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::{
-    CatalogueEntry, ComponentPlace, DirectoryError, DiskGroupEntry, DiskState, NewDisk, names::Name,
+    CatalogueEntry, CloneOf, Closed, ComponentPlace, DirectoryError, DiskGroupEntry, DiskState, NewDisk, names::Name,
 };
 use cairn_env::Env;
 use cairn_geometry::Area;
@@ -18,7 +18,11 @@ use cairn_wire::{OwnerCommand, Request};
 use futures::future::join_all;
 
 use crate::{
-    manage::{directory_error, reserve::demand_of},
+    manage::{
+        clones::{Origin, check_takes_clones},
+        directory_error,
+        reserve::demand_of,
+    },
     node::Node,
     servers::serving_shard,
 };
@@ -34,11 +38,19 @@ const NEWS: Duration = Duration::from_millis(100);
 impl<E: Env> Node<E> {
     pub(crate) async fn disk_create(&self, request: v1::DiskCreate) -> ApiResult<v1::Disk> {
         request.validate()?;
+        self.make_disk(request, None).await
+    }
+
+    /// Makes a disk: an empty one, or a clone.
+    pub(crate) async fn make_disk(&self, request: v1::DiskCreate, origin: Option<Origin>) -> ApiResult<v1::Disk> {
         let policy_name = request.policy.clone().unwrap_or_else(|| v1::DEFAULT_POLICY.into());
         let policy = self.policy(&policy_name).await?;
         let policy = with_limits(policy, &request.limits);
         policy.validate()?;
         self.check_policy_is_on(&policy)?;
+        if origin.is_some() {
+            check_takes_clones(&policy_name, &policy)?;
+        }
         let owner = match &request.host {
             Some(host) => Some(self.find_host(host)?),
             None => None,
@@ -49,7 +61,15 @@ impl<E: Env> Node<E> {
         }
         let near = owner.map(|owner| self.shards_of(owner)).unwrap_or_default();
         let (config, reduced) = self.place(&request, &policy_name, policy, &near).await?;
-        self.enter(&config, owner).await?;
+        let config = ObjectConfig { ancestry: origin.as_ref().map(|origin| origin.ancestry.clone()), ..config };
+        let over = origin.as_ref().map(|origin| origin.over.clone()).unwrap_or_default();
+        self.enter(&config, (owner, over)).await?;
+        if let Some(origin) = &origin
+            && let Err(error) = self.pin_parent(&config, origin).await
+        {
+            self.take_back(&config).await;
+            return Err(error);
+        }
         if let Err(error) = self.make_components(&config).await {
             self.take_back(&config).await;
             return Err(error);
@@ -109,6 +129,7 @@ impl<E: Env> Node<E> {
             decided: OpId::ZERO,
             deleted: false,
             past: None,
+            ancestry: None,
         };
         let demand = demand_of(&config, &config.policy, config.size_bytes, config.members.iter());
         self.leave_reserve(&format!("disk {}", config.name), demand)?;
@@ -116,7 +137,7 @@ impl<E: Env> Node<E> {
         Ok((config, placement.reduced))
     }
 
-    async fn enter(&self, config: &ObjectConfig, owner: Option<HostId>) -> ApiResult<()> {
+    async fn enter(&self, config: &ObjectConfig, (owner, over): (Option<HostId>, Vec<Closed>)) -> ApiResult<()> {
         let name = |text: &str| Name::new(text).map_err(|e| ApiError::invalid(e.to_string()));
         let place = |m: &Member| ComponentPlace { component: m.component, host: m.host, disk_group: m.disk_group };
         let disk = NewDisk {
@@ -125,6 +146,8 @@ impl<E: Env> Node<E> {
             size_bytes: config.size_bytes,
             policy_name: name(&config.policy_name)?,
             preferred_owner: owner,
+            clone_of: CloneOf::of(config),
+            over,
             components: config.members.iter().map(place).collect(),
             by: self.me(),
             now_unix_ms: self.inner.env.unix_ms(),
@@ -179,8 +202,12 @@ impl<E: Env> Node<E> {
         if !how.force && entry.state != DiskState::Deleting {
             v1::check_not_in_use(entry.name.as_str(), &self.sessions(Some(object)).await.sessions)?;
         }
+        let closed = self.close_to_clones(object, &entry, None).await?;
         // On record first: where the directory takes no changes nothing is destroyed, and what is begun is finished by whoever sees it.
-        self.inner.registry.begin_delete(object).await.map_err(directory_error)?;
+        if let Err(error) = self.inner.registry.begin_delete(object).await {
+            self.open_to_clones(object, closed).await;
+            return Err(directory_error(error));
+        }
         self.go_on_deleting(object, &entry.hint_hosts).await.map_err(|error| {
             error.remedy("Its deletion is on record: it is finished as soon as the hosts and the directory that it needs are there")
         })

@@ -230,7 +230,14 @@ impl<E: Env> Node<E> {
             Some(config) => self.allocated_bytes(config).await,
             None => None,
         };
+        let clone_of = match &config {
+            Some(config) => self.clone_of(config).await,
+            None => None,
+        };
+        let ancestry = config.as_ref().and_then(|config| config.ancestry.as_ref());
         Ok(v1::Disk {
+            clone_of,
+            flattens: ancestry.is_some_and(|ancestry| ancestry.flattens),
             nbd_uris: self.nbd_uris(&summary.name, status.map(|s| s.epoch.host)),
             notes: config.as_ref().and_then(laid_out_anew).into_iter().collect(),
             sessions: self.sessions(Some(object)).await.sessions,

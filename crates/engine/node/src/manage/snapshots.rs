@@ -32,7 +32,12 @@ impl<E: Env> Node<E> {
         let (object, entry) = self.known_disk(&disk).await?;
         let config = self.config_of(object, &entry).await?;
         let name = entry.name.as_str();
-        Ok(config.past.iter().flat_map(|past| &past.snapshots).map(|snapshot| shown(name, snapshot)).collect())
+        let mut clones = self.clones_known(object);
+        let one = |snapshot: &Snapshot| v1::Snapshot {
+            clones: clones.remove(&snapshot.id).unwrap_or_default(),
+            ..shown(name, snapshot)
+        };
+        Ok(config.past.iter().flat_map(|past| &past.snapshots).map(one).collect())
     }
 
     pub(crate) async fn snapshot_create(&self, request: v1::SnapshotCreate) -> ApiResult<Vec<v1::Snapshot>> {
@@ -82,7 +87,15 @@ impl<E: Env> Node<E> {
 
     pub(crate) async fn snapshot_delete(&self, snapshot: String) -> ApiResult<()> {
         let (object, entry, found) = self.known_snapshot(&snapshot).await?;
-        self.to_owner(object, &entry.hint_hosts, OwnerCommand::DeleteSnapshot { id: found.id }).await.map(drop)
+        let closed = match found.pinned {
+            true => Some(self.unpin(object, &entry, found.id).await?),
+            false => None,
+        };
+        let deleted = self.to_owner(object, &entry.hint_hosts, OwnerCommand::DeleteSnapshot { id: found.id }).await;
+        if let Some(closed) = closed {
+            self.open_to_clones(object, closed).await;
+        }
+        deleted.map(drop)
     }
 
     pub(crate) async fn snapshot_rollback(
@@ -115,7 +128,7 @@ impl<E: Env> Node<E> {
         Ok(v1::Rollback { disk, to: found.name, kept })
     }
 
-    async fn known_snapshot(&self, snapshot: &str) -> ApiResult<(ObjectId, CatalogueEntry, Snapshot)> {
+    pub(crate) async fn known_snapshot(&self, snapshot: &str) -> ApiResult<(ObjectId, CatalogueEntry, Snapshot)> {
         let (disk, name) = v1::split_snapshot(snapshot)?;
         let (object, entry) = self.known_disk(disk).await?;
         let config = self.config_of(object, &entry).await?;
@@ -200,5 +213,6 @@ fn shown(disk: &str, snapshot: &Snapshot) -> v1::Snapshot {
         id: format!("{:016x}", snapshot.id.0),
         created_unix_ms: snapshot.created_unix_ms,
         size_bytes: snapshot.size_bytes,
+        clones: Vec::new(),
     }
 }

@@ -139,6 +139,7 @@ pub(crate) fn accepted(csn: u64, members: u128) -> Accepted {
         decided: OpId::ZERO,
         deleted: false,
         past: None,
+        ancestry: None,
     };
     Accepted { epoch: Epoch { number: 1, ..Epoch::default() }, csn: Csn(csn), base: None, config }
 }

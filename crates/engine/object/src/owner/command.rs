@@ -10,6 +10,8 @@ pub(crate) enum Queued {
     Activate(ComponentId, SessionId),
     /// All that changed since a snapshot is written back.
     WentBack(SnapshotId),
+    /// All that a clone had of its parents is copied.
+    Flattened,
     /// An administrator's command.
     Command(OwnerCommand, oneshot::Sender<Result<(), String>>),
 }

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cairn_env::{BUFFER_ALIGN, Env, PageBuf};
 use cairn_geometry::{Area, Piece, by_area};
 use cairn_owner::MemberMask;
-use cairn_types::{BLOCK_BYTES, BlockOp, BlockRange, Canary, ClientTag, Contents, SECTOR_BYTES, Time};
+use cairn_types::{BLOCK_BYTES, BlockOp, BlockRange, Canary, ClientTag, SECTOR_BYTES, Time};
 use cairn_wire::{AllocatedPiece, Answer, OP_BYTES_MAX, Request, block_crc};
 use futures::future::join_all;
 
@@ -25,6 +25,7 @@ use crate::{
         write::{Body, Lock, OF_ALL, OpError, Operation},
     },
     pace::Limits,
+    parents::UNIT_BLOCKS,
     stages::{IoKind, Stage, Watch, mark},
 };
 
@@ -95,6 +96,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     // Nor room in memory, which other disks may wait for.
                     drop((guard, budget));
                     self.wait_for_another_copy(lost, since).await?;
+                }
+                Err(OpError::NotInherited(why)) => {
+                    drop((guard, budget));
+                    self.wait_for_a_parent(why, since).await?;
                 }
                 read => break ((guard, budget), read?),
             }
@@ -204,6 +209,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                     self.wait_for_another_copy(lost, since).await?;
                     self.not_draining().await?;
                 }
+                Err(OpError::NotInherited(why)) => {
+                    drop(lock);
+                    self.wait_for_a_parent(why, since).await?;
+                    self.not_draining().await?;
+                }
                 read => {
                     mark(watch, Stage::Edges);
                     break (lock, read?);
@@ -271,10 +281,16 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             let tail = PageBuf::zeroed((end - last * BLOCK) as usize).freeze();
             self.write_zeros(last * BLOCK, tail, origin).await?;
         }
+        // A request that is repeated is divided as before, also where the disk was a clone then and is none now.
+        let was_clone = self.state.borrow().config().ancestry.is_some();
         let mut next = first;
         while next < last {
-            let most = if keep_allocated { KEPT_ZERO_BLOCKS_MAX } else { ZERO_BLOCKS_MAX };
-            let count = (last - next).min(u64::from(most)) as u32;
+            let most = match (keep_allocated, was_clone) {
+                (true, _) => u64::from(KEPT_ZERO_BLOCKS_MAX),
+                (false, true) => UNIT_BLOCKS - next % UNIT_BLOCKS,
+                (false, false) => u64::from(ZERO_BLOCKS_MAX),
+            };
+            let count = (last - next).min(most) as u32;
             self.zero_blocks(BlockRange::new(next, count), keep_allocated, origin).await?;
             next += u64::from(count);
         }
@@ -296,6 +312,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> Result<Vec<AllocatedPiece>, OpError> {
         self.is_itself().await;
         let all = self.check(offset, len_bytes)?;
+        let found = self.own_status(all).await?;
+        let config = self.config();
+        self.check_lease().await?;
+        Ok(self.context.allocated_with(config.parents(), found).await?)
+    }
+
+    /// Which of these blocks copies of the disk have allocated.
+    pub(super) async fn own_status(&self, all: BlockRange) -> Result<Vec<AllocatedPiece>, OpError> {
         let config = self.config();
         let mut found = Vec::new();
         for (area, blocks) in by_area(&config, all) {
@@ -312,7 +336,6 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 found.extend(pieces.into_iter().map(shift));
             }
         }
-        self.check_lease().await?;
         Ok(found)
     }
 
@@ -395,14 +418,43 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let first = pieces.next().expect("a range of at least one block");
         let rest: Vec<Piece> = pieces.collect();
         if rest.is_empty() {
-            return Ok(self.read_piece(first, by, watch).await?.into_bytes());
+            return self.read_whole(first, by, watch).await;
         }
-        let reads = std::iter::once(first).chain(rest).map(|piece| self.read_piece(piece, by, watch));
+        let reads = std::iter::once(first).chain(rest).map(|piece| self.read_whole(piece, by, watch));
         let mut parts = Vec::new();
         for read in join_all(reads).await {
-            parts.extend(read.map(Contents::into_bytes)?);
+            parts.extend(read?);
         }
         Ok(parts)
+    }
+
+    /// A piece with what it has of parents, where guests ask for it.
+    async fn read_whole(
+        self: &Rc<Self>,
+        piece: Piece,
+        by: For,
+        watch: Option<&Watch<E>>,
+    ) -> Result<Vec<Bytes>, OpError> {
+        let own = self.read_piece(piece, by, watch).await?;
+        let config = self.config();
+        if by != For::Guest || config.parents().is_empty() {
+            return Ok(own.into_bytes());
+        }
+        let blocks = BlockRange::new(piece.object_first, piece.range.count);
+        Ok(self.context.with_inherited(config.parents(), blocks, own).await?)
+    }
+
+    /// Waits a moment for a snapshot that the disk is a clone of. The caller holds no lock.
+    async fn wait_for_a_parent(&self, why: String, since: Time) -> Result<(), OpError> {
+        let env = &self.context.env;
+        if env.now().since(since) >= self.context.options.borrow().guest_patience {
+            return Err(OpError::Io(why));
+        }
+        env.sleep(PARENT_AGAIN).await;
+        match self.state.borrow().ended() {
+            Some(ended) => Err(OpError::Ended(ended.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Read-modify-write of the first and last block. The caller holds the exclusive lock.
@@ -513,6 +565,12 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let lock = Rc::new(self.locks.lock(blocks, true).await);
         self.still_at(area)?;
+        let config = self.config();
+        // A hole would show what a parent has there.
+        let keep_allocated = keep_allocated
+            || !config.parents().is_empty()
+                && !Canary::TrimShowsParent.sings()
+                && self.context.may_inherit(config.parents(), blocks).await;
         let owed = self.owe_shadow(blocks);
         let mut operations = Vec::new();
         for piece in area.split(blocks) {
@@ -598,6 +656,9 @@ const ZERO_BLOCKS_MAX: u32 = (1 << 30) / BLOCK_BYTES;
 
 /// The same where the zeroes keep their space: each block becomes an entry of the component's map.
 const KEPT_ZERO_BLOCKS_MAX: u32 = (64 << 20) / BLOCK_BYTES;
+
+/// How soon it is looked again for a copy of a parent.
+const PARENT_AGAIN: Duration = Duration::from_millis(100);
 
 /// Zeroes, as many in one operation as there may be.
 pub(super) fn zeroes(keep_allocated: bool) -> Changed {

@@ -41,7 +41,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             blocks_unreadable: p.blocks_unreadable,
             elapsed_ms: now.since(p.started).as_millis() as u64,
         };
-        resyncs.iter().map(one).chain(self.conversion_status()).chain(self.rollback_status()).collect()
+        resyncs
+            .iter()
+            .map(one)
+            .chain(self.conversion_status())
+            .chain(self.rollback_status())
+            .chain(self.flatten_status())
+            .collect()
     }
 
     /// The members of what goes over to another layout, each with its part of what is to be copied.
@@ -166,6 +172,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             match one {
                 Queued::Activate(component, session) => self.propose_active(component, session).await,
                 Queued::WentBack(to) => self.went_back(to).await,
+                Queued::Flattened => self.flattened().await,
                 Queued::Command(command, answer) => {
                     let result = match command {
                         OwnerCommand::Status | OwnerCommand::Repair { .. } => Ok(()),
@@ -183,6 +190,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                         OwnerCommand::Hold { number, for_ms } => self.hold(number, for_ms).await,
                         OwnerCommand::RollBack { id } => self.roll_back(id).await,
                         OwnerCommand::DeleteSnapshot { id } => self.delete_snapshot(id).await,
+                        OwnerCommand::PinSnapshot { id, pinned } => self.pin_snapshot(id, pinned).await,
+                        OwnerCommand::Flatten => self.flatten().await,
                     };
                     let _ = answer.send(result);
                 }

@@ -10,6 +10,7 @@ mod command;
 mod compare;
 mod converting;
 mod differences;
+mod flatten;
 mod forwarded;
 mod guest;
 mod history;
@@ -107,6 +108,8 @@ pub struct Owned<E: Env, S: LocalStore> {
     unlevelled: Cell<bool>,
     /// The disk is going back to a snapshot.
     going_back: Cell<Option<rollback::GoingBack>>,
+    /// What the disk has of its parents is being copied.
+    flattening: Cell<Option<flatten::Flattening>>,
     /// Changes are held for a snapshot of several disks.
     held: RefCell<Option<snapshots::Held>>,
     /// When this owner began.
@@ -135,6 +138,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let back_to = won.config.past.as_ref().and_then(|past| past.goes_back_to);
         let started = context.env.now();
         let going_back = Cell::new(back_to.map(|to| rollback::GoingBack { to, blocks_done: 0, started }));
+        let flattens = won.config.ancestry.as_ref().is_some_and(|ancestry| ancestry.flattens);
         let state = State::new(won.config, won.csn, won.epoch, &won.sessions, won.proven);
         let owned = Rc::new(Self {
             context: context.clone(),
@@ -160,6 +164,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             went_over: RefCell::default(),
             unlevelled,
             going_back,
+            flattening: Cell::default(),
             held: RefCell::default(),
             began: context.env.now(),
             asked_to_move: RefCell::default(),
@@ -178,6 +183,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         context.env.spawn(async move { keeper.keep().await });
         if back_to.is_some() {
             owned.go_back();
+        }
+        if flattens {
+            owned.go_on_flattening();
         }
         owned.compare_in_background();
         owned

@@ -63,6 +63,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 "the policy asks for another layout, and the disk has {snapshots} snapshots, which cannot go over to it: delete them first"
             ));
         }
+        if goes_over && !config.parents().is_empty() {
+            return Err("the policy asks for another layout, and the disk is a clone, which cannot go over to it: flatten it first".into());
+        }
         let grows = policy.reservation_percent > config.policy.reservation_percent;
         if grows && let Err(why) = self.resize_components(&config, &policy, config.size_bytes).await {
             // What has taken it gives it back; one that is away then learns it when it comes.

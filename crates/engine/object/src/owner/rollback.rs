@@ -47,12 +47,7 @@ struct NotNow(String);
 
 impl From<OpError> for NotNow {
     fn from(error: OpError) -> Self {
-        Self(match error {
-            OpError::NoSpace => "a disk group that holds the disk is full".into(),
-            OpError::Unreadable(lost) => lost.to_string(),
-            OpError::Io(text) => text,
-            OpError::Ended(_) | OpError::NeedsRows | OpError::Elsewhere => "the disk is not served now".into(),
-        })
+        Self(error.words())
     }
 }
 

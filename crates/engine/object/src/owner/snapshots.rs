@@ -65,7 +65,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.unlevelled.set(true);
         let list = self.state.borrow_mut().cuts(Some((id, cut))).expect("the disk has a past");
         self.cut(&list).await?;
-        let next = self.state.borrow().config_with_snapshot(Snapshot { id, name, created_unix_ms, size_bytes, cut });
+        let next = self.state.borrow().config_with_snapshot(Snapshot {
+            id,
+            name,
+            created_unix_ms,
+            size_bytes,
+            cut,
+            pinned: false,
+        });
         if !self.change(next).await {
             return Err(NOT_ACCEPTED.into());
         }
@@ -124,13 +131,26 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if self.goes_back_to() == Some(id) {
             return Err("the disk is going back to it: delete it when it has".into());
         }
-        let next = self.state.borrow().config_without_snapshot(id);
+        let next = self.state.borrow().config_without_snapshot(id).ok_or("it has clones, or had some: ask again")?;
         if !self.change(next).await {
             return Err(NOT_ACCEPTED.into());
         }
         self.unlevelled.set(true);
         self.level_cuts().await;
         Ok(())
+    }
+
+    /// A snapshot is to have clones, or has none any more.
+    pub(super) async fn pin_snapshot(self: &Rc<Self>, id: SnapshotId, pinned: bool) -> Result<(), String> {
+        let config = self.config();
+        let Some(snapshot) = config.past.as_ref().and_then(|past| past.snapshot(id)) else {
+            return if pinned { Err("the snapshot was deleted meanwhile".into()) } else { Ok(()) };
+        };
+        if snapshot.pinned == pinned {
+            return Ok(());
+        }
+        let next = self.state.borrow().config_with_pin(id, pinned);
+        if self.change(next).await { Ok(()) } else { Err(NOT_ACCEPTED.into()) }
     }
 
     /// N2: tells all components the list of the record, where they may have another one. Those that do not answer are told again.

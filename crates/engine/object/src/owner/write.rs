@@ -27,6 +27,7 @@ use crate::{
     locks::Guard,
     owner::{Ended, Owned, rows::Follow, unreadable::Lost},
     stages::{CopyWatch, Watch},
+    view::NotRead,
 };
 
 /// Operations on a mirror concern all members of their set.
@@ -138,6 +139,8 @@ pub(crate) enum OpError {
     NoSpace,
     /// Blocks that no copy in sync can give. Another copy may have them.
     Unreadable(Lost),
+    /// No copy that answers of a parent can give what a clone has of it. It is waited for. Never told to a guest.
+    NotInherited(String),
     /// It needs the lock of its whole rows: nothing of it is left, and it is begun again under that. Never told to a guest.
     NeedsRows,
     /// Its blocks went over to another layout meanwhile: it is begun again there. Never told to a guest.
@@ -455,6 +458,26 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
 
 fn answered(op: OpId, leg: Leg, reply: PartsReply) -> Answered {
     Answered { op, component: leg.component, session: leg.link.target.session, reply: reply.map(drop) }
+}
+
+impl OpError {
+    /// Why it cannot be done now, for whoever waits with it in the background.
+    pub(super) fn words(self) -> String {
+        match self {
+            Self::NoSpace => "a disk group that holds the disk is full".into(),
+            Self::Unreadable(lost) => lost.to_string(),
+            Self::Io(text) | Self::NotInherited(text) => text,
+            Self::Ended(_) | Self::NeedsRows | Self::Elsewhere => "the disk is not served now".into(),
+        }
+    }
+}
+
+impl From<NotRead> for OpError {
+    fn from(why: NotRead) -> Self {
+        match why {
+            NotRead::NoCopy(why) | NotRead::Bad(why) => Self::NotInherited(why),
+        }
+    }
 }
 
 impl From<GivenUp> for OpError {

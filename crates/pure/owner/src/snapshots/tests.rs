@@ -6,7 +6,14 @@ use super::NotTaken;
 use crate::testing::{op, owner};
 
 fn snapshot(n: u64, seq: u64) -> Snapshot {
-    Snapshot { id: SnapshotId(n), name: format!("s-{n}"), created_unix_ms: 0, size_bytes: 1 << 20, cut: op(seq) }
+    Snapshot {
+        id: SnapshotId(n),
+        name: format!("s-{n}"),
+        created_unix_ms: 0,
+        size_bytes: 1 << 20,
+        cut: op(seq),
+        pinned: false,
+    }
 }
 
 /// Goal: what a snapshot has is decided in the record that names it, and each list that components get has a higher number than the one
@@ -32,7 +39,7 @@ fn the_record_and_the_lists_go_together() {
     assert_eq!(state.check_take("s-1"), Err(NotTaken::Named("s-1".into())));
     assert_eq!(state.check_take("s-2"), Ok(()));
     state.adopt(state.config_with_snapshot(snapshot(2, 2)), cairn_types::Csn(10), &Default::default());
-    let without = state.config_without_snapshot(SnapshotId(1));
+    let without = state.config_without_snapshot(SnapshotId(1)).unwrap();
     assert!(cairn_votes::check_change(state.config(), &without).is_ok());
     state.adopt(without, cairn_types::Csn(11), &Default::default());
     let Some(ComponentOp::Cuts { at: later, cuts, .. }) = state.cuts(None) else { panic!("it has one") };

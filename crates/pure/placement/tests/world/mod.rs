@@ -61,6 +61,7 @@ pub fn config(placement: &Placement, policy: &Policy, size_bytes: u64) -> Object
         decided: OpId::ZERO,
         deleted: false,
         past: None,
+        ancestry: None,
     }
 }
 

@@ -54,6 +54,7 @@ pub fn config_of(picture: &str) -> ObjectConfig {
         decided: OpId::ZERO,
         deleted: false,
         past: None,
+        ancestry: None,
     }
 }
 

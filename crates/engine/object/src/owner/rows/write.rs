@@ -105,7 +105,7 @@ fn worse(one: Result<(), OpError>, other: Result<(), OpError>) -> Result<(), OpE
     let rank = |result: &Result<(), OpError>| match result {
         Ok(()) => 0,
         Err(OpError::NeedsRows | OpError::Elsewhere) => 1,
-        Err(OpError::Unreadable(_)) => 2,
+        Err(OpError::Unreadable(_) | OpError::NotInherited(_)) => 2,
         Err(OpError::NoSpace | OpError::Io(_)) => 3,
         Err(OpError::Ended(_)) => 4,
     };

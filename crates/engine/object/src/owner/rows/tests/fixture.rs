@@ -101,6 +101,7 @@ fn config(env: &SimEnv, shape: Shape, away: &[usize]) -> ObjectConfig {
         decided: OpId::ZERO,
         deleted: false,
         past: None,
+        ancestry: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! A bounded cache in key order; what was not used since the hand passed goes first (CLOCK).
 //!
 //! Ordered and without a hash, so that the simulator's runs repeat.
+#![forbid(unsafe_code)]
 
 use std::{
     collections::BTreeMap,
@@ -9,16 +10,18 @@ use std::{
 
 /// At most `max` values.
 #[derive(Debug)]
-pub(crate) struct ClockCache<K, V> {
+pub struct ClockCache<K, V> {
     entries: BTreeMap<K, (V, bool)>,
     hand: Option<K>,
     max: usize,
 }
 
 impl<K: Ord + Copy, V> ClockCache<K, V> {
+    /// An empty one, of so many values at most.
     pub fn new(max: usize) -> Self {
         Self { entries: BTreeMap::new(), hand: None, max }
     }
+    /// Values in it.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -26,11 +29,17 @@ impl<K: Ord + Copy, V> ClockCache<K, V> {
     pub fn room(&self) -> usize {
         self.max - self.entries.len()
     }
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+    /// The value of a key, which is used now.
     pub fn get(&mut self, key: K) -> Option<&V> {
         let (value, used) = self.entries.get_mut(&key)?;
         *used = true;
         Some(value)
     }
+    /// Takes a value in; another one may go for it.
     pub fn insert(&mut self, key: K, value: V) {
         if self.max == 0 {
             return;
@@ -40,6 +49,7 @@ impl<K: Ord + Copy, V> ClockCache<K, V> {
             self.evict_one();
         }
     }
+    /// All values of these keys go.
     pub fn remove_range(&mut self, keys: RangeInclusive<K>) {
         if keys.start() == keys.end() {
             self.entries.remove(keys.start());
@@ -51,6 +61,7 @@ impl<K: Ord + Copy, V> ClockCache<K, V> {
             self.entries.remove(&key);
         }
     }
+    /// All values go.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.hand = None;
