@@ -72,7 +72,7 @@ impl Cluster {
     }
 
     /// Changes some of a clone by way of a host, and keeps account of it.
-    async fn change_clone(&self, at: usize, name: &str, copied: &Rc<RefCell<Copied>>) {
+    pub(crate) async fn change_clone(&self, at: usize, name: &str, copied: &Rc<RefCell<Copied>>) {
         let Ok(volume) = self.open_clone(at, name).await else { return };
         let sectors = copied.borrow().sectors();
         let first = self.world.random_below(sectors);
@@ -153,6 +153,14 @@ impl Cluster {
             }
         }
         Err(format!("liveness: clone {name} is not flat within {FLAT_WITHIN:?}"))
+    }
+
+    /// Whether a clone is known to need nobody any more.
+    pub async fn is_flat(&self, name: &str) -> bool {
+        let Ok(at) = self.up_from(0) else { return false };
+        let disk = name.to_owned();
+        let shown = self.manage(at, async move |node| node.disk_show(disk).await).await;
+        shown.is_ok_and(|shown| shown.summary.owner.is_some() && shown.clone_of.is_none())
     }
 
     /// Reads all clones at every host. `must`: all of each has to be readable.

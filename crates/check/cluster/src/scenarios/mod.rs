@@ -16,6 +16,7 @@ mod large;
 mod latencies;
 mod membership;
 mod moves;
+mod of_snapshots;
 mod owners;
 mod placements;
 mod policies;
@@ -179,6 +180,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         membership::all(),
         clones::all(),
         snapshots::all(),
+        of_snapshots::all(),
         servers::all(),
         forgets::all(),
         growth::all(),

@@ -196,10 +196,15 @@ impl Stage {
 
     /// The same of any disk.
     pub async fn attach_disk(&self, disk: usize, n: usize) -> Result<(), String> {
+        self.attach_named(&Shape::disk_name(disk), n).await
+    }
+
+    /// The same of a disk with this name.
+    pub async fn attach_named(&self, disk: &str, n: usize) -> Result<(), String> {
         let mut last = String::new();
         for _ in 0..10 {
             let request = v1::DiskAttach { host: None };
-            let name = Shape::disk_name(disk);
+            let name = disk.to_owned();
             let attach = async move |node: Node<SimEnv>| node.disk_attach(name, request).await.map(drop);
             match self.cluster.manage(n, attach).await {
                 Ok(()) => return Ok(()),
@@ -212,8 +217,18 @@ impl Stage {
 
     /// Where a disk is.
     pub async fn config(&self, disk: usize) -> Result<ObjectConfig, String> {
+        self.config_named(Shape::disk_name(disk)).await
+    }
+
+    /// Hosts with a copy of a disk with this name.
+    pub async fn copies_of_named(&self, disk: &str) -> Result<Vec<usize>, String> {
+        let config = self.config_named(disk.to_owned()).await?;
+        Ok(config.members.iter().filter(|m| m.set().is_some()).map(|m| self.number(m.host)).collect())
+    }
+
+    async fn config_named(&self, disk: String) -> Result<ObjectConfig, String> {
         let up = (0..self.hosts()).find(|n| self.cluster.node(*n).is_some()).ok_or("all hosts are down")?;
-        let record = self.cluster.manage(up, async move |node| node.disk_record(Shape::disk_name(disk)).await).await;
+        let record = self.cluster.manage(up, async move |node| node.disk_record(disk).await).await;
         record.map_err(|e| e.to_string())?.config.ok_or_else(|| "no record".to_owned())
     }
 
@@ -235,8 +250,7 @@ impl Stage {
 
     /// Hosts with a copy of a disk.
     pub async fn copies_of(&self, disk: usize) -> Result<Vec<usize>, String> {
-        let config = self.config(disk).await?;
-        Ok(config.members.iter().filter(|m| m.set().is_some()).map(|m| self.number(m.host)).collect())
+        self.copies_of_named(&Shape::disk_name(disk)).await
     }
 
     /// Waits until the copy of a disk at a host is in such a state. When it was seen so.
