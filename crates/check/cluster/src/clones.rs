@@ -63,6 +63,29 @@ impl Cluster {
         Some(name)
     }
 
+    /// Makes a clone of a snapshot of a clone, which nobody changes meanwhile. Its name; none where it was not made.
+    pub async fn make_clone_of_clone(&self, name: &str, host: usize, number: u64) -> Option<String> {
+        let copied = self.clones.borrow().get(name)?.borrow().clone();
+        let at = self.up_from(host).ok()?;
+        let (snapshot, made) = (format!("c-{number}"), format!("clone-{number}"));
+        let take = v1::SnapshotCreate { name: snapshot.clone(), disks: vec![name.to_owned()] };
+        let taken = self.manage(at, async move |node| node.snapshot_create(take).await).await;
+        self.extra_disks.borrow_mut().insert(made.clone());
+        let request = v1::DiskClone { name: made.clone(), ..v1::DiskClone::default() };
+        let of = format!("{name}@{snapshot}");
+        let done = match taken {
+            Ok(_) => self.manage(at, async move |node| node.disk_clone(of, request).await).await,
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            self.log.add(format!("h{at} makes no clone of clone {name}: {error}"));
+            return None;
+        }
+        self.clones.borrow_mut().insert(made.clone(), Rc::new(RefCell::new(copied)));
+        self.count(MADE);
+        Some(made)
+    }
+
     async fn open_clone(&self, at: usize, name: &str) -> Result<NodeVolume<SimEnv>, String> {
         let node = self.node(at).ok_or("it is down")?;
         let name = name.to_owned();
@@ -175,6 +198,25 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// Deletes all snapshots of a disk, and before that their clones, as far as hosts do it.
+    pub async fn let_past_go(&self, disk: usize, host: usize) {
+        let Ok(at) = self.up_from(host) else { return };
+        let Some(id) = self.models.borrow().get(&disk).map(|model| model.borrow().id()) else { return };
+        let is_of = |copied: &Rc<RefCell<Copied>>| copied.borrow().parent() == id;
+        let clones: Vec<String> =
+            self.clones.borrow().iter().filter(|(_, copied)| is_of(copied)).map(|(name, _)| name.clone()).collect();
+        for name in clones {
+            if self.delete_disk(at, &name).await.is_ok() {
+                self.clones.borrow_mut().remove(&name);
+            }
+        }
+        let name = Shape::disk_name(disk);
+        let Ok(listed) = self.manage(at, async move |node| node.snapshot_list(name).await).await else { return };
+        for snapshot in listed {
+            let _ = self.delete_snapshot(at, &format!("{}@{}", snapshot.disk, snapshot.name)).await;
+        }
     }
 
     /// Tries to delete a snapshot that has a clone.

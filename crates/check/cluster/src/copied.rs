@@ -21,6 +21,7 @@ struct Sector {
 }
 
 /// A clone and what it may hold.
+#[derive(Clone)]
 pub struct Copied {
     writer: u64,
     parent: u64,
@@ -38,6 +39,11 @@ impl Copied {
     /// Whose its guest's bytes are.
     pub(crate) fn writer(&self) -> u64 {
         self.writer
+    }
+
+    /// The number of its parent's disk.
+    pub(crate) fn parent(&self) -> u64 {
+        self.parent
     }
 
     /// How many it has.

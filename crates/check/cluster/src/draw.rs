@@ -132,7 +132,8 @@ pub(crate) fn layouts(rng: &mut Rng, shape: &Shape, menu: Menu, spare_host: bool
 }
 
 /// In one run of two up to six snapshots are taken, some of all disks together; most are deleted while the run lasts. What spoils more than disks
-/// survive is left as it is: nothing is promised of them there. Where blocks are spoiled no disk goes back: what cannot be read holds that up.
+/// survive is left as it is: nothing is promised of them there. Where blocks are spoiled no disk goes back, and no
+/// clone is flattened: what cannot be read holds that up.
 pub(crate) fn snapshots(rng: &mut Rng, shape: &Shape, (menu, spoils): (Menu, bool), ends_ms: u64) -> Vec<Event> {
     if menu == Menu::Beyond || !rng.one_in(2) {
         return Vec::new();
@@ -143,7 +144,7 @@ pub(crate) fn snapshots(rng: &mut Rng, shape: &Shape, (menu, spoils): (Menu, boo
         let disk = rng.below(shape.disks.len() as u64) as usize;
         let (at_ms, for_ms) = (rng.below(ends_ms + 1), rng.between(100, 20_000));
         let (all, back, stays) = (rng.one_in(4), rng.one_in(3) && !spoils, rng.one_in(3));
-        let (clones, flattens) = (rng.one_in(3), rng.one_in(2));
+        let (clones, flattens) = (rng.one_in(3), rng.one_in(2) && !spoils);
         Event { at_ms, for_ms, what: What::Snapshot { disk, host, all, back, stays, clones, flattens } }
     };
     (0..times).map(one).collect()

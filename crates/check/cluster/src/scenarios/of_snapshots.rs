@@ -84,10 +84,12 @@ async fn change(stage: &Stage, name: &str, times: u64) {
 async fn read_while_hosts_die(stage: Stage) -> Result<(), String> {
     stage.ms(1500).await;
     let snapshot = take(&stage).await?;
-    let clones = [clone_of(&stage, &snapshot).await?, clone_of(&stage, &snapshot).await?];
+    let mut clones = vec![clone_of(&stage, &snapshot).await?, clone_of(&stage, &snapshot).await?];
     for name in &clones {
         change(&stage, name, 4).await;
     }
+    let of_clone = stage.cluster.make_clone_of_clone(&clones[0], stage.any(), 500).await;
+    clones.push(of_clone.ok_or("no clone of a clone is made")?);
     for _ in 0..4 {
         let dies = stage.any();
         stage.crash_at(dies, stage.below(40));
