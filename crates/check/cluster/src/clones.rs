@@ -67,7 +67,7 @@ impl Cluster {
     pub async fn make_clone_of_clone(&self, name: &str, host: usize, number: u64) -> Option<String> {
         let copied = self.clones.borrow().get(name)?.borrow().clone();
         let at = self.up_from(host).ok()?;
-        let (snapshot, made) = (format!("c-{number}"), format!("clone-{number}"));
+        let (snapshot, made) = (format!("c-{number}"), format!("clone-x{number}"));
         let take = v1::SnapshotCreate { name: snapshot.clone(), disks: vec![name.to_owned()] };
         let taken = self.manage(at, async move |node| node.snapshot_create(take).await).await;
         self.extra_disks.borrow_mut().insert(made.clone());

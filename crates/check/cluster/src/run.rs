@@ -263,7 +263,8 @@ async fn nothing_wrong(guests: &[Guests]) -> Result<(), String> {
 /// Deletes those of the plan's own disks that may be left.
 async fn delete_extra(cluster: &Cluster, which: impl Fn(&str) -> bool) -> Result<(), String> {
     let extra: Vec<String> = cluster.extra_disks.borrow().iter().filter(|disk| which(disk)).cloned().collect();
-    for disk in extra {
+    // Those that are clones of clones have the last names.
+    for disk in extra.into_iter().rev() {
         delete_at_last(cluster, &disk).await?;
     }
     Ok(())

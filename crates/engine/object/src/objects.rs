@@ -204,6 +204,11 @@ impl<E: Env, S: LocalStore> Objects<E, S> {
         *self.context().options.borrow_mut() = options;
     }
 
+    /// What clones of this host have read of their parents leaves memory.
+    pub fn forget_parents(&self) {
+        self.context().parents.clear();
+    }
+
     /// A peer came or went, or leases changed: objects look again.
     pub fn wake(&self) {
         self.note_change();

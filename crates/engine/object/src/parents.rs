@@ -54,6 +54,12 @@ impl Parents {
         }
     }
 
+    /// Memory keeps nothing of what parents have.
+    pub(crate) fn clear(&self) {
+        self.blocks.borrow_mut().clear();
+        self.units.borrow_mut().clear();
+    }
+
     fn cached(&self, of: SnapshotId, block: u64) -> Option<Option<Bytes>> {
         self.blocks.borrow_mut().get((of, block)).cloned()
     }

@@ -105,6 +105,9 @@ impl<E: Env> Node<E> {
             self.judge_group(&store, cleared)
         });
         let mut groups = join_all(cleared).await;
+        if only.is_none() {
+            self.inner.objects.forget_parents();
+        }
         for (id, closed) in self.inner.closed_groups.borrow().iter().filter(|(id, _)| meant(**id)) {
             groups.push(self.group_cache(*id, self.me(), v1::CacheState::Failed, Some(closed.reason())));
         }
