@@ -142,18 +142,17 @@ async fn moved(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>) 
             for_a_time(cluster, ask, [begin, v1::DiskGroupDrain::default()], lasts).await;
         }
         What::Policy { disk, host, more } => {
-            let ask = async |more| cluster.set_copies(*disk, *host, more).await.map(drop);
+            let ask = async |more| {
+                let set = cluster.set_copies(*disk, *host, more).await.map(drop);
+                no_past_holds(cluster, (*disk, *host), more == 0, set).await
+            };
             for_a_time(cluster, ask, [*more, 0], lasts).await;
         }
         What::Layout { disk, host, ftt, data_strips, stripe_width } => {
             let ask = async |other: Option<_>| {
                 let is_end = other.is_none();
                 let set = cluster.set_layout(*disk, *host, other).await.map(drop);
-                // A snapshot that stays holds the disk to its layout, and a clone the snapshot.
-                if is_end && set.as_ref().is_err_and(|error| error.contains("snapshots, which cannot go over")) {
-                    cluster.let_past_go(*disk, *host).await;
-                }
-                set
+                no_past_holds(cluster, (*disk, *host), is_end, set).await
             };
             for_a_time(cluster, ask, [Some((*ftt, *data_strips, *stripe_width)), None], lasts).await;
         }
@@ -164,6 +163,19 @@ async fn moved(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>) 
         }
         other => panic!("{other:?} moves nothing"),
     }
+}
+
+/// A snapshot that stays holds its disk to its layout, and a clone the snapshot: where a disk is to be as before, both go.
+async fn no_past_holds(
+    cluster: &Cluster,
+    (disk, host): (usize, usize),
+    is_end: bool,
+    set: Result<(), String>,
+) -> Result<(), String> {
+    if is_end && set.as_ref().is_err_and(|error| error.contains("snapshots, which cannot go over")) {
+        cluster.let_past_go(disk, host).await;
+    }
+    set
 }
 
 /// What happens to a host.
