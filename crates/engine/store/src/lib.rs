@@ -55,6 +55,7 @@ mod history;
 mod history_shard;
 mod index;
 mod invariants;
+mod kept;
 mod latencies;
 mod leaf;
 mod life;
