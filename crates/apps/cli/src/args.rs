@@ -419,6 +419,14 @@ pub enum Disk {
         /// Name or id
         disk: String,
     },
+    /// What a disk takes: what is written, what its snapshots keep, what is set aside
+    ///
+    /// For each snapshot it tells what comes back if that alone is deleted. What disks keep of their past is looked through for it, in parts:
+    /// some seconds for a TiB of it.
+    Usage {
+        /// Name or id
+        disk: String,
+    },
     /// Make a disk
     Create {
         /// Its name, also that of its NBD export
@@ -477,6 +485,16 @@ pub enum Disk {
         #[arg(long, short)]
         yes: bool,
         /// Delete it although guests have it open: their requests fail from then on
+        #[arg(long)]
+        force: bool,
+    },
+    /// Give a disk another name, also that of its exports and sockets; refused while a guest has it open
+    Rename {
+        /// Name or id
+        disk: String,
+        /// The new name
+        name: String,
+        /// Rename it although guests have it open: they go on, and cannot come back by its former name
         #[arg(long)]
         force: bool,
     },

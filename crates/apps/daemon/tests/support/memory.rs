@@ -18,16 +18,16 @@ use super::{
 };
 
 /// The cluster.
-pub struct MemoryCluster(RefCell<State>);
+pub struct MemoryCluster(pub(super) RefCell<State>);
 
-struct State {
+pub(super) struct State {
     settings: ClusterSettings,
     resync: ResyncSettings,
     hosts: Vec<Host>,
     groups: Vec<DiskGroup>,
-    disks: BTreeMap<String, Disk>,
+    pub(super) disks: BTreeMap<String, Disk>,
     policies: BTreeMap<String, PolicyRules>,
-    snapshots: Snapshots,
+    pub(super) snapshots: Snapshots,
     /// How often latencies were asked for.
     asked: u64,
     next: u128,
@@ -259,7 +259,7 @@ impl State {
         }
     }
 
-    fn disk_named(&mut self, name: &str) -> ApiResult<&mut Disk> {
+    pub(super) fn disk_named(&mut self, name: &str) -> ApiResult<&mut Disk> {
         self.disks
             .values_mut()
             .find(|disk| disk.summary.name == name || disk.summary.id.to_string() == name)
@@ -524,7 +524,7 @@ impl MemoryCluster {
     async fn disk_list(&self) -> ApiResult<Vec<DiskSummary>> {
         Ok(self.0.borrow().disks.values().map(|disk| disk.summary.clone()).collect())
     }
-    async fn disk_show(&self, disk: String) -> ApiResult<Disk> {
+    pub(super) async fn disk_show(&self, disk: String) -> ApiResult<Disk> {
         let mut disk = self.0.borrow_mut().disk_named(&disk)?.clone();
         disk.sessions = self.session_list().await?.sessions;
         disk.sessions.retain(|session| session.disk == disk.summary.name);
