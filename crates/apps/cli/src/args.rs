@@ -419,6 +419,14 @@ pub enum Disk {
         /// Name or id
         disk: String,
     },
+    /// What a disk takes: what is written, what its snapshots keep, what is set aside
+    ///
+    /// For each snapshot it tells what comes back if that alone is deleted. What disks keep of their past is looked through for it, in parts:
+    /// some seconds for a TiB of it.
+    Usage {
+        /// Name or id
+        disk: String,
+    },
     /// Make a disk
     Create {
         /// Its name, also that of its NBD export
@@ -509,6 +517,16 @@ pub enum Disk {
         /// Return when it is done
         #[arg(long)]
         wait: bool,
+    },
+    /// Give a disk another name, also that of its exports and sockets; refused while a guest has it open
+    Rename {
+        /// Name or id
+        disk: String,
+        /// The new name
+        name: String,
+        /// Rename it although guests have it open: they go on, and cannot come back by its former name
+        #[arg(long)]
+        force: bool,
     },
     /// Grow a disk; a guest sees it when its machine is started anew, or the disk plugged in anew
     Resize {

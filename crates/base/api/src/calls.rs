@@ -115,6 +115,12 @@ macro_rules! management_calls {
             /// space comes back afterwards.
             delete "/api/v1/disks/{disk}" 204 operator "disk"
             fn disk_delete[disk: String](how: $crate::v1::DiskDelete) -> ();
+            /// What a disk takes: now, for each of its snapshots, and set aside. What it keeps of its past is looked through for that.
+            get "/api/v1/disks/{disk}/usage" 200 viewer "disk"
+            fn disk_usage[disk: String]() -> $crate::v1::DiskUsage;
+            /// Gives a virtual disk another name; refused while a session has it open, unless forced.
+            post "/api/v1/disks/{disk}/rename" 200 operator "disk"
+            fn disk_rename[disk: String](request: $crate::v1::DiskRename) -> $crate::v1::Disk;
             /// Grows a virtual disk.
             post "/api/v1/disks/{disk}/resize" 200 operator "disk"
             fn disk_resize[disk: String](request: $crate::v1::DiskResize) -> $crate::v1::Disk;

@@ -14,6 +14,7 @@ mod device_times;
 mod digest;
 mod encode;
 mod ids;
+mod kept;
 mod level;
 mod maintenance;
 mod order;
@@ -37,6 +38,7 @@ pub use encode::encode_onto;
 pub use ids::{
     ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Incarnation, ObjectId, ParseIdError, SessionId, SnapshotId,
 };
+pub use kept::KeptBlocks;
 pub use level::{Build, Feature, Level, Speaks};
 pub use maintenance::MaintenanceMode;
 pub use order::{ClientTag, Csn, Epoch, OpId};

@@ -18,7 +18,7 @@ mod record;
 
 pub use facts::Facts;
 pub use io::{AllocatedPiece, GuestRequest, Target};
-pub use manage::{Api, HostAnswer, HostCommand, ObjectStatus, OwnerCommand, ResyncStatus};
+pub use manage::{Api, ComponentSpace, HostAnswer, HostCommand, ObjectStatus, OwnerCommand, ResyncStatus};
 pub use message::{Answer, Message, ReadBy, Refusal, Request, Verified, VerifyBy, ViewAsk};
 pub use peer::{DiskGroupSummary, Heartbeat, HeartbeatAnswer, HostSummary, Listed, PeerSession};
 pub use record::{ComponentAnswer, SeizeAnswer};

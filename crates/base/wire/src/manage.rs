@@ -6,7 +6,8 @@
 
 use cairn_api::{ApiError, v1};
 use cairn_types::{
-    BlockRange, ComponentId, DeviceId, DiskGroupId, Epoch, HostId, ObjectConfig, ObjectId, Policy, SnapshotId,
+    BlockRange, ComponentId, DeviceId, DiskGroupId, Epoch, HostId, KeptBlocks, ObjectConfig, ObjectId, Policy,
+    SnapshotId,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
 
@@ -93,6 +94,11 @@ pub enum OwnerCommand {
     },
     /// Copy what a clone has of its parents, so that it needs them no more. Answered when it has begun.
     Flatten,
+    /// The directory has another name for the disk: the record takes it over, so that the directory can be rebuilt from it.
+    Rename {
+        /// It.
+        name: String,
+    },
 }
 
 impl OwnerCommand {
@@ -104,7 +110,8 @@ impl OwnerCommand {
             | Self::RollBack { .. }
             | Self::DeleteSnapshot { .. }
             | Self::PinSnapshot { .. }
-            | Self::Flatten => true,
+            | Self::Flatten
+            | Self::Rename { .. } => true,
             Self::Status
             | Self::Grow { .. }
             | Self::Limit { .. }
@@ -236,6 +243,43 @@ pub enum HostCommand {
     },
     /// Light the locate LED of a device, or put it out. Not before level 13.
     Locate(Api<v1::DeviceLocate>),
+    /// What a component takes. Its history is looked through, a part with each question. Sent from `Feature::Snapshots` on.
+    Space {
+        /// The disk group.
+        disk_group: DiskGroupId,
+        /// The component.
+        component: ComponentId,
+        /// Its history is told from here on: 0 at first, then what the answer before gave as its next.
+        from_block: u64,
+    },
+}
+
+impl HostCommand {
+    /// Whether only hosts with snapshots know it.
+    pub fn is_of_snapshots(&self) -> bool {
+        match self {
+            Self::Space { .. } => true,
+            Self::CreateGroup(_)
+            | Self::RemoveGroup(_)
+            | Self::Groups
+            | Self::Resyncs
+            | Self::Owned
+            | Self::OwnedCount
+            | Self::ResyncLimit(_)
+            | Self::Counters
+            | Self::Sessions { .. }
+            | Self::Latencies { .. }
+            | Self::ClearCaches { .. }
+            | Self::Usage { .. }
+            | Self::Hears
+            | Self::Devices
+            | Self::OnDevice { .. }
+            | Self::CopyRate
+            | Self::Scrub { .. }
+            | Self::ChangeDevices { .. }
+            | Self::Locate(_) => false,
+        }
+    }
 }
 
 /// What a host answers to a command.
@@ -284,6 +328,21 @@ pub enum HostAnswer {
     DevicesChanged(Api<v1::DeviceChange>),
     /// To `Locate`.
     Located(Api<v1::DeviceLocated>),
+    /// To `Space`.
+    Space(ComponentSpace),
+}
+
+/// What a component takes on its device.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ComponentSpace {
+    /// Blocks that have data now.
+    pub head_blocks: u64,
+    /// Blocks set aside for it, with data or without.
+    pub reserved_blocks: u64,
+    /// Its history, in that part of its blocks which was looked at.
+    pub kept: KeptBlocks,
+    /// Where to go on; none: that was the last part.
+    pub next_block: Option<u64>,
 }
 
 /// A value of the management API: it travels as the JSON that the API itself speaks.

@@ -85,6 +85,9 @@ impl Message {
             Self::Request { request: Request::Manage { command, .. }, .. } if command.is_of_snapshots() => {
                 Feature::Snapshots.since()
             }
+            Self::Request { request: Request::ManageHost { command }, .. } if command.is_of_snapshots() => {
+                Feature::Snapshots.since()
+            }
             Self::Request { request: Request::Verify { .. } | Request::Compared { .. }, .. }
             | Self::Answer { answer: Ok(Answer::Verified(_)), .. } => Feature::CompareCopies.since(),
             Self::Request { .. }
@@ -429,9 +432,10 @@ pub enum Refusal {
 
 #[cfg(test)]
 mod tests {
-    use cairn_types::{BlockState, Epoch, SessionId};
+    use cairn_types::{BlockState, Epoch, KeptBlocks, SessionId};
 
     use super::*;
+    use crate::ComponentSpace;
 
     /// Goal: hosts of the release before are never asked to compare. Method: each message of it has the level of the feature, and reads back.
     #[test]
@@ -484,6 +488,8 @@ mod tests {
             command(OwnerCommand::Hold { number: 2, for_ms: 2000 }),
             command(OwnerCommand::RollBack { id: snapshot }),
             command(OwnerCommand::DeleteSnapshot { id: snapshot }),
+            command(OwnerCommand::Rename { name: "vm-2".into() }),
+            Request::ManageHost { command: HostCommand::Space { disk_group, component, from_block: 1 << 26 } },
         ];
         let asked = requests.map(|request| Message::Request { id: 1, request });
         let told = Message::Answer { id: 1, answer: Ok(Answer::Changed(vec![vec![range], Vec::new()])) };
@@ -491,5 +497,9 @@ mod tests {
             assert_eq!(message.since(), Feature::Snapshots.since(), "{message:?}");
             assert_eq!(crate::decode(&crate::encode(&message)).as_ref(), Ok(&message));
         }
+        let kept = KeptBlocks { needed: 5, by_one: [(snapshot, 3)].into(), unneeded: 1 };
+        let space = ComponentSpace { head_blocks: 1 << 26, reserved_blocks: 0, kept, next_block: Some(7) };
+        let message = Message::Answer { id: 1, answer: Ok(Answer::Managed(Box::new(HostAnswer::Space(space)))) };
+        assert_eq!(crate::decode(&crate::encode(&message)).as_ref(), Ok(&message));
     }
 }

@@ -318,6 +318,44 @@ impl Registry {
         too_fast(&format!("disk {object}"))
     }
 
+    /// Gives a disk another name, in one transaction. Once more is no error.
+    ///
+    /// # Errors
+    /// `Refused` when the disk has not the name `from`, is not ready, or another disk has the name `to`; `Unavailable`, `Damaged`.
+    pub async fn rename_disk(&self, object: ObjectId, from: &Name, to: &Name) -> Result<(), DirectoryError> {
+        for _ in 0..ROUNDS_MAX {
+            let Some(found) = self.get::<CatalogueEntry>(&object).await? else {
+                return refused(format!("the catalogue has no disk {object}"));
+            };
+            match &found.entry.state {
+                DiskState::Ready if found.entry.name == *to => return Ok(()),
+                DiskState::Ready if found.entry.name != *from => {
+                    return refused(format!("the disk has been renamed meanwhile: it is {:?} now", found.entry.name));
+                }
+                DiskState::Ready => {}
+                DiskState::Creating => return refused(format!("disk {from:?} is being made")),
+                DiskState::Deleting | DiskState::Deleted { .. } => {
+                    return refused(format!("disk {from:?} is being deleted"));
+                }
+            }
+            if self.get::<NameEntry>(to).await?.is_some() {
+                return refused(format!("a disk named {to:?} exists already: choose another name"));
+            }
+            let entry = CatalogueEntry { name: to.clone(), ..found.entry };
+            let txn = self.without_name(Txn::new(), object, from).await?;
+            let txn = txn.create(Key::of::<NameEntry>(to), encode(&NameEntry { object })?).replace(
+                Key::of::<CatalogueEntry>(&object),
+                found.revision,
+                encode(&entry)?,
+            );
+            match self.commit(txn).await {
+                Err(DirectoryError::Conflict { .. }) => {}
+                other => return other.map(|_| ()),
+            }
+        }
+        too_fast(&format!("disk {object}"))
+    }
+
     /// The object that has the name `name`, and what the catalogue knows of it.
     ///
     /// # Errors

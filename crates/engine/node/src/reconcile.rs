@@ -35,7 +35,7 @@ const SEEN_KEEP: Duration = Duration::from_secs(600);
 impl<E: Env> Node<E> {
     pub(crate) async fn reconcile(&self) {
         let inner = &self.inner;
-        let mut walk = Walk::default();
+        let (mut walk, mut named) = (Walk::default(), None);
         while !inner.stopping.get() {
             let jitter = Duration::from_millis(inner.env.random_u64() % 1000);
             inner.env.sleep(RECONCILE_EVERY + jitter).await;
@@ -49,6 +49,7 @@ impl<E: Env> Node<E> {
             }
             self.hand_over().await;
             self.reconcile_catalogue().await;
+            self.follow_names(&mut named).await;
             let most = walk.begin_round(inner.objects.changes(), inner.env.now(), inner.leases.lease());
             self.reconcile_unseated(&mut walk, most).await;
             for ((disk_group, _), record) in self.seats_that_want_a_look(&mut walk, most) {

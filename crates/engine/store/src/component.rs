@@ -69,6 +69,8 @@ pub struct ComponentInfo {
     pub reserved_blocks: u64,
     /// Blocks that have data, in the capacity tier or on the way to it.
     pub allocated_blocks: u64,
+    /// Blocks that are kept of its past, in the capacity tier or on the way to it: for snapshots, or for some that were deleted.
+    pub history_blocks: u64,
     /// Its capacity device failed: its data is gone.
     pub lost: bool,
     /// The capacity device that it lives on.
@@ -148,6 +150,7 @@ impl Component {
             size_blocks: self.size_blocks,
             reserved_blocks: self.reserved_blocks,
             allocated_blocks: self.allocated() - self.extents.hidden_blocks(),
+            history_blocks: self.history(),
             lost: self.lost,
             device: self.device,
         }

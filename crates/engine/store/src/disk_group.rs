@@ -19,7 +19,7 @@ use cairn_format::{NO_DEVICE, Needs, Superblock};
 use cairn_metrics::StoreCounters;
 use cairn_types::{
     BlockRange, Change, ClientTag, ClusterId, ComponentId, Contents, DeviceId, DeviceTimes, DiskGroupId, HostId,
-    ObjectId, OpId, RegionIndex, RequestKind, Run, SnapshotId, UnsettledOp,
+    KeptBlocks, ObjectId, OpId, RegionIndex, RequestKind, Run, SnapshotId, UnsettledOp,
 };
 
 use futures::lock::Mutex;
@@ -330,6 +330,18 @@ impl<E: Env> DiskGroup<E> {
         let state = self.inner().state.borrow();
         let cuts = state.components.get(component).map(|component| &component.cuts);
         cuts.into_iter().flat_map(Cuts::live).filter_map(|cut| cut.snapshot).collect()
+    }
+
+    /// What is kept of the past of a component's blocks from one on: a part of them, and where to go on; none where that was all.
+    ///
+    /// # Errors
+    /// [`crate::StoreErrorKind::NotFound`] and [`crate::StoreErrorKind::Lost`] as of [`Self::read`].
+    pub fn kept_blocks(
+        &self,
+        component: ComponentId,
+        from_block: u64,
+    ) -> impl Future<Output = Result<(KeptBlocks, Option<u64>), StoreError>> + 'static + use<E> {
+        self.inner().clone().kept_blocks(component, from_block)
     }
 
     /// Which blocks of `range` are allocated, as alternating runs.

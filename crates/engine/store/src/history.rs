@@ -17,6 +17,7 @@ use cairn_format::{
     pack_history_pages, peek_history_page,
 };
 use cairn_types::{BlockRange, Canary, ComponentId};
+use futures::stream::{self, StreamExt as _};
 
 use crate::{
     bitmap::BaseBits,
@@ -26,7 +27,7 @@ use crate::{
     error::{StoreError, damaged},
     history_shard::{Place, count_entry},
     leaf::Entry,
-    map_pages::{Fold, Folded, NamedPage, NewPage, PageReads, TO_FOLD},
+    map_pages::{Fold, Folded, NamedPage, NewPage, PageReads, READS_AT_ONCE, TO_FOLD},
     shards::{Part as FoldOf, ShardKey},
     state::State,
     tier::Tier,
@@ -105,6 +106,12 @@ impl History {
     }
 }
 
+/// Which of these generations, ascending, ask for a block's entry: those that come after the block's entry before it, up to its own.
+pub(crate) fn asked_by(live: &[u32], previous: Option<u32>, generation: u32) -> Range<usize> {
+    let upto = |generation: u32| live.partition_point(|live| *live <= generation);
+    previous.map_or(0, upto)..upto(generation)
+}
+
 fn wide((block, generation): Place) -> HistoryAt {
     (u64::from(block), generation)
 }
@@ -179,9 +186,8 @@ impl Plan {
     /// Whether a snapshot needs an entry, by the one of its block before it.
     fn needs(&self, previous: Option<HistoryAt>, (block, generation): HistoryAt) -> bool {
         let after = previous.filter(|(of, _)| *of == block).map(|(_, generation)| generation);
-        let at = self.live.partition_point(|live| after.is_some_and(|after| *live <= after));
-        let needed = self.live.get(at).is_some_and(|live| *live <= generation);
-        needed && (!Canary::SweptTooMuch.sings() || self.live.contains(&generation))
+        !asked_by(&self.live, after, generation).is_empty()
+            && (!Canary::SweptTooMuch.sings() || self.live.contains(&generation))
     }
     /// Takes out what goes.
     fn sweep(&self, entries: &mut Vec<(HistoryAt, Entry)>, dropped: &mut Vec<(Place, Entry)>) {
@@ -205,8 +211,13 @@ impl<E: Env> Inner<E> {
         self.read_place(page.place, reads, |bytes| is_page(bytes, key, page)).await
     }
 
-    /// The history of blocks of a shard.
+    /// The history of blocks of a shard, by way of memory.
     pub(crate) async fn history_of(&self, key: ShardKey, blocks: Range<u64>) -> History {
+        self.history_read(key, blocks, PageReads { keeps: true, patient: false }).await
+    }
+
+    /// The same with pages read so.
+    pub(crate) async fn history_read(&self, key: ShardKey, blocks: Range<u64>, how: PageReads) -> History {
         loop {
             let (generation, pages) = {
                 let state = self.state.borrow();
@@ -219,14 +230,17 @@ impl<E: Env> Inner<E> {
                 (state.map.generation(), named)
             };
             let mut history = History::default();
-            for (page, places) in pages {
-                let bytes = self.read_history_page(key, page, PageReads { keeps: true, patient: false }).await;
+            let reads = pages
+                .into_iter()
+                .map(|(page, places)| async move { (page, places, self.read_history_page(key, page, how).await) });
+            let mut reads = stream::iter(reads).buffered(READS_AT_ONCE);
+            while let Some((page, places, bytes)) = reads.next().await {
                 let sound = bytes.as_ref().and_then(|bytes| decode_history_page(bytes));
                 match sound.filter(|sound| is_within(sound, &places)) {
                     Some(sound) => history.entries.extend(sound.entries),
                     None => history.lost.push(places),
                 }
-                if let Some(bytes) = bytes {
+                if let Some(bytes) = bytes.filter(|_| how.keeps) {
                     self.state.borrow_mut().map.keep_history_page(key, page, &bytes);
                 }
             }
@@ -317,11 +331,7 @@ impl<E: Env> Inner<E> {
             let state = self.state.borrow();
             let shards = &state.map.pages().expect("the map is in pages").shards;
             let Some(shard) = shards.history(key) else { return Ok(Swept::Shard) };
-            let pages = shard.pages();
-            let first = shard.pages_of(from..SHARD_BLOCKS).start;
-            // Of a block all entries are looked at together.
-            let next = pages.iter().skip(first + SWEPT_PAGES).map(|page| u64::from(page.first.0));
-            next.into_iter().find(|block| *block > from).unwrap_or(SHARD_BLOCKS)
+            shard.blocks_of_pages(from, SWEPT_PAGES)
         };
         let folds = vec![self.prepare_history(key, from..end).await?];
         let exchanged = self.write_folds(folds).await?;
@@ -336,21 +346,26 @@ impl<E: Env> Inner<E> {
 
     /// Whether a snapshot of some component went since its history was swept.
     pub(crate) fn has_unswept(&self) -> bool {
-        let State { components, map, tier, .. } = &*self.state.borrow();
-        map.pages().is_some() && components.all().any(|c| is_unswept(c, tier))
+        let State { components, map, tier, log, .. } = &*self.state.borrow();
+        map.pages().is_some() && components.all().any(|c| is_unswept(c, tier, log.ring.tail()))
     }
 
     /// Sweeps a part of the history of a component of which a snapshot went. False where there is none, or no room for its pages.
     pub(crate) async fn sweep_some(&self) -> Result<bool, StoreError> {
         let next = {
             let mut state = self.state.borrow_mut();
-            let State { components, map, tier, .. } = &mut *state;
+            let State { components, map, tier, log, .. } = &mut *state;
+            let (tail, head) = (log.ring.tail(), log.ring.head());
             let Some(pages) = map.pages_mut() else { return Ok(false) };
-            let Some(component) = components.all().find(|c| is_unswept(c, tier)) else { return Ok(false) };
-            let (id, listed_at) = (component.id, component.cuts.listed_at());
+            let found = components.all_mut().find(|c| is_unswept(c, tier, tail));
+            let Some(Component { id, cuts, .. }) = found else { return Ok(false) };
+            let (id, listed_at) = (*id, cuts.listed_at());
             // Of another list of cuts it begins anew.
-            let from =
-                pages.swept.filter(|swept| (swept.0, swept.1) == (id, listed_at)).map_or((0, 0), |swept| swept.2);
+            let from = match pages.swept.filter(|swept| (swept.0, swept.1) == (id, listed_at)) {
+                Some((_, _, from)) => from,
+                None if cuts.begin_sweep(tail, head) => (0, 0),
+                None => return Ok(true),
+            };
             match pages.shards.history_from((id, from.0)) {
                 Some((key, _)) => Some((key, if key.1 == from.0 { from.1 } else { 0 }, listed_at)),
                 None => {
@@ -372,15 +387,18 @@ impl<E: Env> Inner<E> {
                 let pages = state.map.pages_mut().expect("just seen");
                 pages.swept = Some((key.0, listed_at, next));
             }
-            None => state.components.all_mut().filter(|c| c.id == key.0).for_each(|c| c.cuts.swept(listed_at)),
+            None => {
+                state.map.pages_mut().expect("just seen").swept = None;
+                state.components.all_mut().filter(|c| c.id == key.0).for_each(|c| c.cuts.swept(listed_at));
+            }
         }
         Ok(true)
     }
 }
 
-/// Whether history of the component may have what no snapshot needs.
-fn is_unswept(component: &Component, tier: &Tier) -> bool {
-    component.cuts.is_unswept() && !component.lost && !tier.of(component.device).failed
+/// Whether history of the component may have what no snapshot needs, where the log begins at `tail`.
+fn is_unswept(component: &Component, tier: &Tier, tail: u64) -> bool {
+    component.cuts.is_unswept(tail) && !component.lost && !tier.of(component.device).failed
 }
 
 /// Whether a page has only what it answers for.

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use cairn_format::{
-    HOLE_SLOT, HistoryAt,
+    HOLE_SLOT, HistoryAt, SHARD_BLOCKS,
     history_rows::{HistoryCount, HistoryPageRef},
 };
 
@@ -30,7 +30,7 @@ pub(crate) enum Over {
 impl Over {
     /// What putting an entry does to the number of blocks that history takes.
     pub fn blocks_more(self, entry: &Entry) -> i64 {
-        match (self, entry.slot != HOLE_SLOT) {
+        match (self, takes_space(entry)) {
             (Self::Alike, _) | (Self::Nothing, false) => 0,
             (Self::Nothing | Self::Unlike, true) => 1,
             (Self::Unlike, false) => -1,
@@ -50,6 +50,11 @@ pub(crate) struct HistoryShard {
     counts: Vec<HistoryCount>,
 }
 
+/// Whether an entry of history takes space: one of a hole does not.
+pub(crate) fn takes_space(entry: &Entry) -> bool {
+    entry.slot != HOLE_SLOT
+}
+
 /// Adds to counts by generation, or takes from them.
 fn count(counts: &mut Vec<HistoryCount>, generation: u32, act: impl FnOnce(&mut HistoryCount)) {
     let at = counts.partition_point(|count| count.generation < generation);
@@ -66,7 +71,7 @@ fn count(counts: &mut Vec<HistoryCount>, generation: u32, act: impl FnOnce(&mut 
 pub(crate) fn count_entry(counts: &mut Vec<HistoryCount>, generation: u32, entry: &Entry) {
     count(counts, generation, |count| {
         count.entries += 1;
-        count.blocks += u32::from(entry.slot != HOLE_SLOT);
+        count.blocks += u32::from(takes_space(entry));
     });
 }
 
@@ -120,6 +125,12 @@ impl HistoryShard {
         let from = self.pages.partition_point(|page| u64::from(page.first.0) < blocks.start);
         let to = self.pages.partition_point(|page| u64::from(page.first.0) < blocks.end);
         from.saturating_sub(1)..to
+    }
+    /// The end of the blocks, from one on, that so many pages have about: of a block all entries are looked at together.
+    pub fn blocks_of_pages(&self, from: u64, pages: usize) -> u64 {
+        let first = self.pages_of(from..SHARD_BLOCKS).start;
+        let mut next = self.pages.iter().skip(first + pages).map(|page| u64::from(page.first.0));
+        next.find(|block| *block > from).unwrap_or(SHARD_BLOCKS)
     }
     /// What waits of these blocks, ascending.
     pub fn waiting_of(&self, blocks: Range<u64>) -> impl Iterator<Item = (HistoryAt, Entry)> + '_ {

@@ -120,6 +120,13 @@ impl Extents {
         last.is_none_or(|(first, extent)| first + u64::from(extent.count) <= range.first)
     }
 
+    /// The first block, from one on, that has versions.
+    pub fn next_from(&self, from: u64) -> Option<u64> {
+        let before = self.map.range(..=from).next_back();
+        let within = before.filter(|(first, extent)| from < **first + u64::from(extent.count)).map(|_| from);
+        within.or_else(|| self.map.range(from..).next().map(|(first, _)| *first))
+    }
+
     pub fn new_blocks(&self) -> u64 {
         self.new_blocks
     }

@@ -54,6 +54,7 @@ mod history;
 mod history_shard;
 mod index;
 mod invariants;
+mod kept;
 mod latencies;
 mod leaf;
 mod life;

@@ -40,7 +40,7 @@ use crate::{
 };
 
 /// Pages that are read at once.
-const READS_AT_ONCE: usize = 64;
+pub(crate) const READS_AT_ONCE: usize = 64;
 /// Pages that are decoded on the shard's thread: more go to a helper.
 const DECODED_HERE: usize = 4;
 /// Times that a page is read, and the wait between two, where what is not read is gone for good.

@@ -554,7 +554,8 @@ impl State {
 
     fn finish_load(&mut self) {
         self.components.finish_load(&mut self.tier);
-        let is_unswept = self.components.all().any(|component| component.cuts.is_unswept());
+        let tail = self.log.ring.tail();
+        let is_unswept = self.components.all().any(|component| component.cuts.is_unswept(tail));
         if is_unswept || !self.components.deleted_to_empty(&self.tier).is_empty() {
             self.log.want_tidy();
         }

@@ -1,8 +1,9 @@
 //! A folder with a socket for each disk, and a front end at each.
 //!
 //! Promises    a socket is there while its disk is, give or take [`Options::look_every`]
-//!             one front end at a time a disk: a second one is closed at once while the first is there, and waits for what the first
-//!             had asked once that has left
+//!             one front end at a time a disk, whatever its name: a second one is closed at once while the first is there, and waits for what
+//!             the first had asked once that has left
+//!             who has a disk open keeps it when it gets another name; its socket moves
 //!             one server a folder: sockets that an earlier one left in it are replaced
 //! Not here    what front ends say (`control`) and ask (`session`)
 
@@ -54,6 +55,7 @@ type Present = Rc<RefCell<BTreeMap<ObjectId, FrontEndThere>>>;
 struct FrontEndThere {
     disk: String,
     peer: String,
+    guest: SharedPeer,
     since_unix_ms: u64,
     counters: SharedCounters,
 }
@@ -148,6 +150,8 @@ impl Drop for Door {
 impl<E: Exports> Folder<E> {
     async fn look(self) {
         let mut doors: BTreeMap<String, Door> = BTreeMap::new();
+        // Of disks that were renamed, or deleted.
+        let mut doorless: Vec<JoinHandle<()>> = Vec::new();
         // Tried again whenever the list has changed; the log has each once.
         let mut refused: BTreeSet<String> = BTreeSet::new();
         let mut seen = None;
@@ -156,7 +160,10 @@ impl<E: Exports> Folder<E> {
             let changes = self.exports.changes();
             if seen != changes || changes.is_none() {
                 let names = self.exports.list().await;
-                doors.retain(|name, _| names.binary_search(name).is_ok());
+                for (_, door) in doors.extract_if(.., |name, _| names.binary_search(name).is_err()) {
+                    doorless.extend(door.sessions.borrow_mut().take());
+                }
+                doorless.retain(|session| !session.is_finished());
                 refused.retain(|name| names.binary_search(name).is_ok());
                 for name in names.into_iter().filter(|name| !doors.contains_key(name)).collect::<Vec<_>>() {
                     match self.open(&name) {
@@ -178,9 +185,9 @@ impl<E: Exports> Folder<E> {
                 break;
             }
         }
-        let sessions: Vec<_> = doors.values().filter_map(|door| door.sessions.borrow_mut().take()).collect();
+        doorless.extend(doors.values().filter_map(|door| door.sessions.borrow_mut().take()));
         drop(doors);
-        for session in sessions {
+        for session in doorless {
             let _ = session.await;
         }
     }
@@ -258,6 +265,18 @@ async fn accept<E: Exports>(listener: UnixListener, begin: Begin<E>, session: Rc
 }
 
 impl<E: Exports> Begin<E> {
+    /// Whether no other front end has the disk, once what those that have left had asked is over. A door knows of its own ones only.
+    async fn has_it_alone(&self, disk: ObjectId) -> bool {
+        loop {
+            match self.present.borrow().get(&disk) {
+                None => return true,
+                Some(there) if !there.guest.has_left() => return false,
+                Some(_) => {}
+            }
+            sleep(self.options.look_every).await;
+        }
+    }
+
     async fn run(self, stream: UnixStream, peer: SharedPeer) {
         self.serve(stream, &peer).await;
         // Its thread ends with the connection, and a front end that is still there comes back.
@@ -265,7 +284,7 @@ impl<E: Exports> Begin<E> {
     }
 
     async fn serve(mut self, stream: UnixStream, peer: &SharedPeer) {
-        let name = self.name;
+        let name = self.name.clone();
         // What it says is answered while the disk is being opened, which takes as long as the rest of a lease where an owner has died.
         let (orders, obeyed) = mpsc::unbounded_channel();
         let (tell, told) = std::sync::mpsc::channel();
@@ -287,12 +306,19 @@ impl<E: Exports> Begin<E> {
         volume.used_by(peer.clone());
         // It may have left meanwhile.
         let info = volume.info();
+        if !self.has_it_alone(info.id).await {
+            return tracing::warn!(
+                disk = name,
+                "a second vhost-user front end was refused: the first came by another name"
+            );
+        }
         let _ = tell.send(Told::of(&info));
         tracing::info!(disk = name, "a vhost-user front end came");
         let counters = SharedCounters::default();
         let there = FrontEndThere {
             disk: info.name,
             peer: peer.who(),
+            guest: peer.clone(),
             since_unix_ms: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64,
             counters: counters.clone(),
         };

@@ -126,6 +126,33 @@ fn a_second_machine_is_refused_until_the_first_has_left() {
     served.stop();
 }
 
+/// Goal: a machine keeps its disk when that gets another name, and the disk takes no second one by it. Method: the disk is renamed with a
+/// request under way; a second machine comes by the new name, and again after the first has left.
+#[test]
+fn a_disk_that_is_renamed_keeps_its_machine() {
+    let (folder, ram) = (tempfile::tempdir().unwrap(), Ram::default());
+    let socket = |name: &str| folder.path().join(format!("{name}.sock"));
+    let served = Served::start(folder.path(), &ram);
+    let (mut first, mut second) = (Machine::new(), Machine::new());
+    let mut driver = first.connect(&socket(DISK));
+    ram.held.store(true, Ordering::Release);
+    driver.submit(1, OUT, 0, &[7; 512], 0);
+    wait(|| ram.begun.lock().unwrap().len() == 1);
+    *ram.name.lock().unwrap() = "disk-2".into();
+    wait(|| socket("disk-2").exists() && !socket(DISK).exists());
+    let refused = Frontend::connect(socket("disk-2"), 1).unwrap();
+    // Features are told before it is known who has the disk.
+    wait(|| refused.get_features().is_err());
+    ram.held.store(false, Ordering::Release);
+    assert_eq!(driver.answer().1, 0);
+    assert_eq!(driver.ask(IN, 0, &[], 512), (0, vec![7; 512]), "the first one goes on");
+    drop(driver);
+    let mut driver = second.connect(&socket("disk-2"));
+    assert_eq!(driver.ask(IN, 0, &[], 512), (0, vec![7; 512]));
+    drop(driver);
+    served.stop();
+}
+
 /// Features that say what may change a disk: whether each is among `features`.
 fn read_only_discard_zeroes(features: u64) -> [bool; 3] {
     [VIRTIO_BLK_F_RO, VIRTIO_BLK_F_DISCARD, VIRTIO_BLK_F_WRITE_ZEROES].map(|bit| features & (1 << bit) != 0)

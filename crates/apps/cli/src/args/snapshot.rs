@@ -50,11 +50,16 @@ pub enum Snapshot {
         wait: bool,
     },
     /// Delete a snapshot; its space comes back afterwards
+    ///
+    /// The question tells how much that is. What another snapshot keeps as well stays until that is deleted too.
     Delete {
         /// DISK@NAME
         snapshot: String,
-        /// Do not ask
+        /// Do not ask, nor look how much comes back
         #[arg(long, short)]
         yes: bool,
+        /// Only tell how much would come back
+        #[arg(long, conflicts_with = "yes")]
+        dry_run: bool,
     },
 }

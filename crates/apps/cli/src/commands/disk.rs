@@ -1,14 +1,14 @@
 //! `cairn disk`.
 
 use cairn_api::v1::{
-    ChangedComponent, ComponentRole, Disk, DiskAttach, DiskChange, DiskClone, DiskCreate, DiskDelete, DiskLimits,
-    DiskMove, DiskPolicySet, DiskResize, DiskSummary, ObjectRecord, Session, check_not_in_use,
+    ChangedComponent, Disk, DiskAttach, DiskChange, DiskClone, DiskCreate, DiskDelete, DiskLimits, DiskMove,
+    DiskPolicySet, DiskRename, DiskResize, DiskSummary, ObjectRecord, Session, check_not_in_use,
 };
 use cairn_types::format_bytes;
 
 use super::{
-    Context, clone, latency, libvirt, watch,
-    words::{health, state},
+    Context, clone, latency, libvirt, usage, watch,
+    words::{health, role, state},
 };
 use crate::{
     args::{Disk as Verb, Limits},
@@ -30,6 +30,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             return output::show(context.format, &record, show_record);
         }
         Verb::Xml(wanted) => return libvirt::run(context, wanted).await,
+        Verb::Usage { disk } => return usage::disk(context, disk).await,
         Verb::Delete { disk, yes, force } => return delete(context, &disk, yes, force).await,
         Verb::Watch { disk, forever, interval_ms } => {
             return watch::disk(context, &disk, forever, interval_ms).await;
@@ -62,6 +63,7 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let request = DiskResize { size_bytes: size };
             client.disk_resize(disk, &request).await?
         }
+        Verb::Rename { disk, name, force } => client.disk_rename(disk, &DiskRename { name, force }).await?,
         Verb::Attach { disk, host } => {
             let request = DiskAttach { host };
             client.disk_attach(disk, &request).await?
@@ -242,11 +244,4 @@ fn meanwhile(change: &DiskChange) -> String {
 fn changed(of: &ChangedComponent) -> String {
     let bytes = of.bytes.map_or(String::new(), |bytes| format!(", {}", format_bytes(bytes)));
     format!("{} on host {}, disk group {}{bytes}", role(of.role), of.host_name, &of.disk_group.to_string()[..8])
-}
-
-fn role(role: ComponentRole) -> String {
-    match role {
-        ComponentRole::Data { set, copy } => format!("data {set}.{copy}"),
-        ComponentRole::Witness => "witness".into(),
-    }
 }

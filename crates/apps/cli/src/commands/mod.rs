@@ -27,6 +27,7 @@ mod snapshot;
 mod suggest;
 mod top;
 mod upgrade;
+mod usage;
 mod watch;
 mod what_if;
 mod words;

@@ -5,7 +5,7 @@ use cairn_api::v1::{
 };
 use cairn_types::format_bytes;
 
-use super::Context;
+use super::{Context, usage};
 use crate::{args::Snapshot as Verb, confirm::confirm, fail::Fail, output, progress, units};
 
 /// Carries out a verb.
@@ -28,9 +28,12 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let how = SnapshotRollback { force, discard };
             rollback(context, &snapshot, how, (yes, wait)).await
         }
-        Verb::Delete { snapshot, yes } => {
-            let taken = taken(context, &snapshot).await?;
-            confirm(&format!("Delete snapshot {snapshot}{taken}?"), yes)?;
+        Verb::Delete { snapshot, dry_run: true, .. } => usage::preview(context, &snapshot).await,
+        Verb::Delete { snapshot, yes, dry_run: false } => {
+            if !yes {
+                let (taken, back) = (taken(context, &snapshot).await?, usage::gives_back(context, &snapshot).await);
+                confirm(&format!("Delete snapshot {snapshot}{taken}{back}?"), yes)?;
+            }
             client.snapshot_delete(snapshot.clone()).await?;
             output::note(context.format, &format!("snapshot {snapshot} deleted"));
             Ok(())

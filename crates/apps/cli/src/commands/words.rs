@@ -1,6 +1,6 @@
 //! States of disks and components in words.
 
-use cairn_api::v1::{ComponentState, DiskHealth};
+use cairn_api::v1::{ComponentRole, ComponentState, DiskHealth};
 use cairn_types::format_bytes;
 
 use crate::units::duration;
@@ -34,5 +34,13 @@ pub fn health(health: DiskHealth) -> &'static str {
         DiskHealth::ReducedRedundancy => "reduced redundancy",
         DiskHealth::Inaccessible => "inaccessible",
         DiskHealth::Deleting => "being deleted",
+    }
+}
+
+/// What a component is for.
+pub fn role(role: ComponentRole) -> String {
+    match role {
+        ComponentRole::Data { set, copy } => format!("data {set}.{copy}"),
+        ComponentRole::Witness => "witness".into(),
     }
 }

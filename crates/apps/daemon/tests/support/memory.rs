@@ -25,7 +25,7 @@ pub(super) struct State {
     resync: ResyncSettings,
     hosts: Vec<Host>,
     groups: Vec<DiskGroup>,
-    disks: BTreeMap<String, Disk>,
+    pub(super) disks: BTreeMap<String, Disk>,
     policies: BTreeMap<String, PolicyRules>,
     pub(super) snapshots: Snapshots,
     /// How often latencies were asked for.
@@ -526,7 +526,7 @@ impl MemoryCluster {
     async fn disk_list(&self) -> ApiResult<Vec<DiskSummary>> {
         Ok(self.0.borrow().disks.values().map(|disk| disk.summary.clone()).collect())
     }
-    async fn disk_show(&self, disk: String) -> ApiResult<Disk> {
+    pub(super) async fn disk_show(&self, disk: String) -> ApiResult<Disk> {
         let mut disk = self.0.borrow_mut().disk_named(&disk)?.clone();
         disk.sessions = self.session_list().await?.sessions;
         disk.sessions.retain(|session| session.disk == disk.summary.name);

@@ -26,7 +26,8 @@ impl Snapshots {
             disk: disk.summary.name.clone(),
             name: name.to_owned(),
             id: id.clone(),
-            created_unix_ms: 0,
+            // Ahead of every clock: it was taken just now.
+            created_unix_ms: 1 << 48,
             size_bytes: disk.summary.size_bytes,
             clones: Vec::new(),
         };
@@ -54,6 +55,11 @@ impl Snapshots {
         }
         let kept = (!how.discard).then(|| "before-rollback-0".to_owned());
         Ok(Rollback { disk: disk.to_owned(), to: name.to_owned(), kept })
+    }
+
+    /// Their disk has another name.
+    pub fn rename(&mut self, disk: &str, to: &str) {
+        self.0.iter_mut().filter(|one| one.disk == disk).for_each(|one| to.clone_into(&mut one.disk));
     }
 
     /// One of them goes.

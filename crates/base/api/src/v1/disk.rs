@@ -306,6 +306,23 @@ pub struct DiskDelete {
 
 impl crate::Request for DiskDelete {}
 
+/// Another name for a disk.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DiskRename {
+    /// The new name, which no disk has.
+    pub name: String,
+    /// Although sessions have it open: they go on, and cannot come back by its former name.
+    #[serde(default)]
+    pub force: bool,
+}
+
+impl crate::Request for DiskRename {
+    fn validate(&self) -> crate::ApiResult<()> {
+        check_name("disk", &self.name)
+    }
+}
+
 /// The refusal of what must not happen to a disk while sessions have it open; it names them.
 ///
 /// # Errors

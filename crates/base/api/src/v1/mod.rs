@@ -21,6 +21,7 @@ mod scrub;
 mod session;
 mod snapshot;
 mod upgrade;
+mod usage;
 mod what_if;
 
 pub use cairn_metrics::{
@@ -31,5 +32,5 @@ pub use cairn_metrics::{
 pub use self::{
     cache::*, clone::*, cluster::*, counters::*, device::*, disk::*, disk_group::*, explain::*, health::*, host::*,
     latency::*, members::*, name::*, policy::*, policy_edit::*, record::*, resync::*, scrub::*, session::*,
-    snapshot::*, upgrade::*, what_if::*,
+    snapshot::*, upgrade::*, usage::*, what_if::*,
 };

@@ -56,6 +56,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("a damaged entry hides no other", changes::a_damaged_entry_hides_no_other),
     ("a disk from intent to tombstone", rooms::a_disk_from_intent_to_tombstone),
     ("a creation undone", rooms::a_creation_undone),
+    ("a disk is renamed", rooms::a_disk_is_renamed),
     ("hosts have names of their own", rooms::hosts_have_names_of_their_own),
     ("a host that is gone stays gone", rooms::a_host_that_is_gone_stays_gone),
     ("a directory rebuilt from records", rooms::a_directory_rebuilt_from_records),

@@ -106,6 +106,34 @@ pub(super) fn a_disk_from_intent_to_tombstone(rig: &dyn Rig, cluster: ClusterId)
     assert_eq!(found.0, ObjectId(3));
 }
 
+/// A disk gets a name that is free, its former one is free at once, and of several who rename it one does. One that is not ready keeps its name.
+pub(super) fn a_disk_is_renamed(rig: &dyn Rig, cluster: ClusterId) {
+    let registry = initialised(rig, cluster);
+    let (vm, other) = (disk(1, "vm-1"), disk(2, "vm-2"));
+    let rename =
+        |object: ObjectId, from: &str, to: &str| block_on(registry.rename_disk(object, &name(from), &name(to)));
+    block_on(registry.begin_create(&vm)).expect("a creation");
+    assert!(refusal(rename(vm.object, "vm-1", "web")).contains("being made"));
+    block_on(registry.begin_create(&other)).expect("another");
+    for object in [vm.object, other.object] {
+        block_on(registry.finish_create(object)).expect("its end");
+    }
+    assert!(refusal(rename(vm.object, "vm-1", "vm-2")).contains("exists already"));
+    assert!(refusal(rename(ObjectId(9), "vm-9", "web")).contains("has no disk"));
+    rename(vm.object, "vm-1", "web").expect("a free name");
+    rename(vm.object, "vm-1", "web").expect("the same again is recognised");
+    assert!(refusal(rename(vm.object, "vm-1", "mail")).contains("\"web\" now"));
+    let (object, entry) = block_on(registry.find_disk(&name("web"))).expect("it has its name");
+    assert_eq!((object, entry.name, entry.hint_hosts), (vm.object, name("web"), vec![HostId(1), HostId(2)]));
+    assert!(refusal(block_on(registry.find_disk(&vm.name))).contains("no disk"));
+    rename(other.object, "vm-2", "vm-1").expect("the former name is free");
+    block_on(registry.begin_delete(vm.object)).expect("a deletion");
+    assert!(refusal(rename(vm.object, "web", "vm-2")).contains("being deleted"));
+    block_on(registry.mark_deleted(vm.object, &vm.components)).expect("its tombstone");
+    assert_eq!(block_on(registry.get::<NameEntry>(&name("web"))), Ok(None));
+    assert_eq!(block_on(registry.find_disk(&vm.name)).expect("that of the other one").0, other.object);
+}
+
 /// A creation that is undone leaves nothing; its late end is refused, and a ready disk cannot be undone.
 pub(super) fn a_creation_undone(rig: &dyn Rig, cluster: ClusterId) {
     let registry = initialised(rig, cluster);

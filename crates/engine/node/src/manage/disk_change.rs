@@ -14,7 +14,7 @@ use cairn_types::{ComponentId, Feature, HostId, Member, ObjectConfig, ObjectId, 
 use cairn_wire::OwnerCommand;
 
 use crate::{
-    manage::{directory_error, reserve::demand_of},
+    manage::{directory_error, disks::policy_words, reserve::demand_of},
     node::Node,
 };
 
@@ -179,12 +179,11 @@ impl<E: Env> Node<E> {
         let space = space_of(before, &preview.steps, bytes);
         let added: Vec<_> = preview.added.iter().map(component).collect();
         let bytes_to_copy: Option<u64> = added.iter().map(|component| component.bytes).sum();
-        let words = |c: &ObjectConfig| format!("{} ({})", c.policy_name, v1::PolicyRules::from(&c.policy).describe());
         v1::DiskChange {
             disk: before.name.clone(),
             begun: false,
-            policy_before: words(before),
-            policy_after: words(after),
+            policy_before: policy_words(before),
+            policy_after: policy_words(after),
             bytes_to_copy,
             bytes_before: space.map(|space| space.before),
             bytes_after: space.map(|space| space.after),

@@ -398,6 +398,11 @@ fn goes_back_to(config: &ObjectConfig) -> Option<String> {
     past.goes_back_to.and_then(|id| past.snapshot(id)).map(|snapshot| snapshot.name.clone())
 }
 
+/// The policy of a disk by its name, and its rules.
+pub(crate) fn policy_words(config: &ObjectConfig) -> String {
+    format!("{} ({})", config.policy_name, v1::PolicyRules::from(&config.policy).describe())
+}
+
 fn epoch_words(epoch: cairn_types::Epoch) -> String {
     format!("{}/{}/{}", epoch.number, epoch.host, epoch.incarnation.0)
 }

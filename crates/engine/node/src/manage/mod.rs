@@ -19,11 +19,13 @@ mod membership;
 mod policies;
 mod records;
 mod remote;
+mod rename;
 mod reserve;
 mod scrub;
 mod sessions;
 mod snapshots;
 mod upgrade;
+mod usage;
 mod what_if;
 
 use cairn_api::{Access, ApiError, ApiResult};

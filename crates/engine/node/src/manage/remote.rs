@@ -98,6 +98,9 @@ impl<E: Env> Node<E> {
             HostCommand::Scrub { only, verb } => {
                 HostAnswer::Scrubs(Api(self.scrub_here(only, verb.map(|Api(verb)| verb))))
             }
+            HostCommand::Space { disk_group, component, from_block } => {
+                HostAnswer::Space(self.space_here(disk_group, component, from_block).await?)
+            }
             HostCommand::ResyncLimit(bytes_per_s) => {
                 let mut options = objects.options();
                 options.resync_bytes_per_s_max = bytes_per_s;

@@ -1,6 +1,7 @@
 //! Who uses which disk: the sessions of all hosts' front ends.
 
 use cairn_api::{ApiResult, v1};
+use cairn_directory::CatalogueEntry;
 use cairn_env::Env;
 use cairn_types::ObjectId;
 use cairn_wire::{Api, HostAnswer, HostCommand};
@@ -31,7 +32,7 @@ impl<E: Env> Node<E> {
     /// Of this host.
     pub(crate) fn sessions_here(&self, only: Option<ObjectId>) -> Vec<v1::Session> {
         let one = |session: cairn_volume::Session| v1::Session {
-            disk: session.disk,
+            disk: self.name_now(session.disk_id, session.disk),
             host: self.server_of(self.me()),
             host_name: self.server_name(self.me()),
             front_end: session.front_end.to_owned(),
@@ -44,5 +45,14 @@ impl<E: Env> Node<E> {
         };
         let open = self.inner.outside.sessions().into_iter();
         open.filter(|session| only.is_none_or(|only| only == session.disk_id)).map(one).collect()
+    }
+
+    /// The name that a disk has now, or its snapshot, which was opened as `opened`.
+    fn name_now(&self, disk: ObjectId, opened: String) -> String {
+        let Some(entry) = self.inner.copy.borrow().get::<CatalogueEntry>(&disk) else { return opened };
+        match opened.split_once('@') {
+            Some((_, snapshot)) => format!("{}@{snapshot}", entry.name.as_str()),
+            None => entry.name.as_str().to_owned(),
+        }
     }
 }

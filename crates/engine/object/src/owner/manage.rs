@@ -5,13 +5,13 @@ use std::rc::Rc;
 use cairn_env::Env;
 use cairn_geometry::Area;
 use cairn_owner::State;
-use cairn_types::{ComponentId, ComponentOp, ComponentState, Member};
+use cairn_types::{ComponentId, ComponentOp, ComponentState, Member, ObjectConfig};
 use cairn_wire::{ObjectStatus, OwnerCommand, Request, ResyncStatus};
 use futures::channel::oneshot;
 
 use crate::{
     local_store::LocalStore,
-    owner::{Ended, OpError, Owned, command::Queued, resync::Progress},
+    owner::{Ended, OpError, Owned, command::Queued, resync::Progress, snapshots::NOT_ACCEPTED},
 };
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
@@ -192,6 +192,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                         OwnerCommand::DeleteSnapshot { id } => self.delete_snapshot(id).await,
                         OwnerCommand::PinSnapshot { id, pinned } => self.pin_snapshot(id, pinned).await,
                         OwnerCommand::Flatten => self.flatten().await,
+                        OwnerCommand::Rename { name } => self.rename(name).await,
                     };
                     let _ = answer.send(result);
                 }
@@ -266,6 +267,15 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             drop(self.context.request(member.host, member.disk_group, request, None));
         }
         Ok(())
+    }
+
+    /// The record has the name that the disk has in the directory.
+    async fn rename(self: &Rc<Self>, name: String) -> Result<(), String> {
+        let next = ObjectConfig { name, ..(*self.config()).clone() };
+        if next == *self.config() || self.change(next).await {
+            return Ok(());
+        }
+        Err(NOT_ACCEPTED.into())
     }
 
     async fn degrade_now(self: &Rc<Self>, component: ComponentId) -> Result<(), String> {

@@ -12,6 +12,7 @@ mod fill;
 mod full;
 mod grow;
 mod history_fill;
+mod kept;
 mod latencies;
 mod map;
 mod old_rows;

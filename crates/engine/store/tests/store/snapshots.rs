@@ -10,24 +10,24 @@ use futures::future::join_all;
 use crate::support::{Group, Rig, create, data, delete, kind, op, open_options, settle, tags, undo, write, zero};
 
 /// Blocks of the component: two shards of the map, of which the ends are used.
-const SIZE: u64 = (1 << 16) + 400;
+pub const SIZE: u64 = (1 << 16) + 400;
 /// Where it is written: around the end of the first shard.
-const FIRST: u64 = (1 << 16) - 100;
-const BLOCKS: u64 = 200;
+pub const FIRST: u64 = (1 << 16) - 100;
+pub const BLOCKS: u64 = 200;
 
 /// So few entries wait that every transaction folds some.
-fn open(rig: &Rig) -> Group {
+pub fn open(rig: &Rig) -> Group {
     let options = OpenOptions { map_waiting_blocks: Some(24), map_page_leaves_max: 2, ..open_options() };
     let (env, devices, expect) = (rig.host.env(), rig.devices(), rig.expect());
     rig.run(async move { DiskGroup::open(env, devices, expect, &options).await }).expect("a sound group opens")
 }
 
-fn cuts(seq: u64, cuts: &[(u64, u64)]) -> Change {
+pub fn cuts(seq: u64, cuts: &[(u64, u64)]) -> Change {
     let cuts = cuts.iter().map(|&(snapshot, seq)| (SnapshotId(snapshot), op(seq))).collect();
     ComponentOp::Cuts { at: op(seq), settled: op(seq - 1), cuts }.on(ComponentId(1))
 }
 
-fn kept_zero(seq: u64, settled: u64, first: u64, count: u32) -> Change {
+pub fn kept_zero(seq: u64, settled: u64, first: u64, count: u32) -> Change {
     let blocks = BlockOp::Zero { range: BlockRange::new(first, count), keep_allocated: true };
     let op = ComponentOp::Apply { op: op(seq), settled: op(settled), client: ClientTag::default(), blocks };
     Change::Component { component: ComponentId(1), op, data: data(0, 0) }

@@ -25,6 +25,8 @@ pub const DISK_BYTES: u64 = 1 << 20;
 #[derive(Clone)]
 pub struct Ram {
     pub bytes: Arc<Mutex<Vec<u8>>>,
+    /// The name that it has now.
+    pub name: Arc<Mutex<String>>,
     /// It takes no change.
     pub read_only: bool,
     /// It is not opened while this is set.
@@ -38,7 +40,8 @@ pub struct Ram {
 impl Default for Ram {
     fn default() -> Self {
         let bytes = Arc::new(Mutex::new(vec![0; DISK_BYTES as usize]));
-        Self { bytes, read_only: false, shut: Arc::default(), held: Arc::default(), begun: Arc::default() }
+        let name = Arc::new(Mutex::new(DISK.to_owned()));
+        Self { bytes, name, read_only: false, shut: Arc::default(), held: Arc::default(), begun: Arc::default() }
     }
 }
 
@@ -102,7 +105,7 @@ struct One(Ram);
 impl Exports for One {
     type Volume = Ram;
     fn list(&self) -> impl Future<Output = Vec<String>> + 'static {
-        ready(vec![DISK.into()])
+        ready(vec![self.0.name.lock().unwrap().clone()])
     }
     fn is_read_only(&self, _: &str) -> bool {
         self.0.read_only
