@@ -71,6 +71,8 @@ pub enum Canary {
     SweptTooMuch,
     /// Going back to a snapshot leaves out some of what changed.
     RollbackSkips,
+    /// A block that is repaired hides what its copies have not destaged of snapshots.
+    RepairHidesHistory,
     /// What a guest trims of a clone shows what the parent has there.
     TrimShowsParent,
     /// A snapshot with clones can be deleted.
@@ -159,7 +161,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 74] = [
+    pub const ALL: [Self; 75] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -185,6 +187,7 @@ impl Canary {
         Self::CutMissed,
         Self::HistoryForgotten,
         Self::RollbackSkips,
+        Self::RepairHidesHistory,
         Self::TrimShowsParent,
         Self::PinForgotten,
         Self::FlattenSkips,

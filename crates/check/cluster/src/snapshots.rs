@@ -146,11 +146,16 @@ impl Cluster {
         }
     }
 
-    /// Deletes a snapshot. It is forgotten where that was answered.
+    /// Deletes a snapshot. It is forgotten where that was answered, or no answer came.
     pub async fn delete_snapshot(&self, at: usize, named: &str) -> Result<(), String> {
         let Ok(at) = self.up_from(at) else { return Err("all hosts are down".into()) };
         let name = named.to_owned();
         match self.manage(at, async move |node| node.snapshot_delete(name).await).await {
+            Err(error) if error.kind == ApiErrorKind::Unavailable => {
+                // It may be gone by now, or go yet.
+                self.snapshots.held.borrow_mut().remove(named);
+                Err(error.to_string())
+            }
             Err(error) if error.kind != ApiErrorKind::NotFound => Err(error.to_string()),
             _ => {
                 self.snapshots.held.borrow_mut().remove(named);

@@ -158,8 +158,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 }
                 // A part that goes over to another layout may have been read from the earlier state.
                 self.conversion_failed();
-                let operation = self.start(set, ClientTag::default(), Body::copy(range, contents), lock.clone());
-                if operation.await.is_ok() {
+                let mut repaired = true;
+                for body in self.repairs(copies[holder], range, contents).await {
+                    repaired &= self.start(set, ClientTag::default(), body, lock.clone()).await.is_ok();
+                }
+                if repaired {
                     self.tell_older(older.into_iter().map(|at| copies[at]), range).await;
                 }
             }

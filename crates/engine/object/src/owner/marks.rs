@@ -107,10 +107,13 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         (block, contents): (Piece, Contents),
         lock: &Lock,
     ) -> Option<()> {
-        let operation = self.start(block.set, ClientTag::default(), Body::copy(block.range, contents), lock.clone());
-        let op = operation.op;
-        operation.await.ok()?;
-        self.copy_ended(op, component, session).await?;
+        let leg = self.choose(block.set, block.range.first, &[])?;
+        for body in self.repairs(leg, block.range, contents).await {
+            let operation = self.start(block.set, ClientTag::default(), body, lock.clone());
+            let op = operation.op;
+            operation.await.ok()?;
+            self.copy_ended(op, component, session).await?;
+        }
         self.context.count(|counted| counted.repaired_blocks += 1);
         self.context.tell(ObjectEvent::Repaired { object: self.id, component, blocks: 1 });
         Some(())

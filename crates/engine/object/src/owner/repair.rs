@@ -10,13 +10,18 @@ use std::rc::Rc;
 use cairn_env::Env;
 use cairn_geometry::Piece;
 use cairn_owner::Leg;
-use cairn_types::{BlockRange, ClientTag, ComponentId, Contents, ReplicaSetIndex};
+use cairn_types::{BlockOp, BlockRange, Canary, ClientTag, ComponentId, Contents, ReplicaSetIndex, Run};
+use cairn_wire::{Answer, Request};
 
 use crate::{
     copies::For,
     event::ObjectEvent,
     local_store::LocalStore,
-    owner::{Owned, unreadable::Lost, write::Body},
+    owner::{
+        Owned,
+        unreadable::Lost,
+        write::{Body, joined},
+    },
 };
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
@@ -83,14 +88,51 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             self.note_lost(piece);
             return false;
         };
-        let copy = Body::copy(piece.range, contents);
-        let operation = self.start(set, ClientTag::default(), copy, lock);
-        if operation.await.is_ok() {
+        let mut repaired = true;
+        for body in self.repairs(leg, piece.range, contents).await {
+            repaired &= self.start(set, ClientTag::default(), body, lock.clone()).await.is_ok();
+        }
+        if repaired {
             let (object, component) = (self.id, leg.component);
             self.context.count(|counted| counted.repaired_blocks += u64::from(piece.range.count));
             self.context.tell(ObjectEvent::Repaired { object, component, blocks: piece.range.count });
         }
         true
+    }
+
+    /// What writes these blocks anew at copies in sync. A copy brings what a component held before all that it did by itself: where some of that
+    /// is not destaged yet, snapshots would lose it. So it is a copy only of blocks that are as they were at the oldest snapshot; what has changed
+    /// since is written over, as guests do. Then a snapshot that has a bad block keeps it at this copy, and others give it.
+    pub(super) async fn repairs(&self, leg: Leg, range: BlockRange, contents: Contents) -> Vec<Body> {
+        let oldest = self.config().past.as_ref().and_then(|past| past.snapshots.first().map(|snapshot| snapshot.id));
+        let Some(oldest) = oldest.filter(|_| !Canary::RepairHidesHistory.sings()) else {
+            return vec![Body::copy(range, contents)];
+        };
+        let request = Request::History { to: leg.link.target, snapshots: vec![oldest], range };
+        let told = self.context.request(leg.link.host, leg.link.target.disk_group, request, None).await;
+        if let Ok((Answer::Changed(changed), _)) = told
+            && changed.iter().all(Vec::is_empty)
+        {
+            return vec![Body::copy(range, contents)];
+        }
+        let data = joined(contents.data);
+        let (mut first_block, mut taken) = (range.first, 0);
+        let one = |run: Run| {
+            let range = BlockRange::new(first_block, run.blocks());
+            first_block = range.end();
+            match run {
+                Run::Data { crcs } => {
+                    let own = taken..taken + range.bytes() as usize;
+                    taken = own.end;
+                    Body { blocks: BlockOp::Write { first_block: range.first, crcs }, data: data.slice(own) }
+                }
+                Run::Hole { .. } => BlockOp::Zero { range, keep_allocated: false }.into(),
+                mark @ (Run::Bad { .. } | Run::Parity { .. }) => {
+                    BlockOp::Copy { first_block: range.first, runs: vec![mark] }.into()
+                }
+            }
+        };
+        contents.runs.into_iter().map(one).collect()
     }
 
     /// A block that no copy in sync has, and that none which is away may bring back.
