@@ -19,7 +19,7 @@ use cairn_wire::{Answer, Refusal, Request};
 use futures::{FutureExt, future::LocalBoxFuture};
 
 use crate::{
-    event::ObjectEvent, leases::Leases, local_store::LocalStore, options::ObjectOptions, parents::Parents,
+    event::ObjectEvent, leases::Leases, local_store::LocalStore, options::ObjectOptions, parents_known::Parents,
     placer::Placer, rpc::Rpc, seats::Seats, signal::Signal, stages::AllStages, window::Window,
 };
 

@@ -29,10 +29,8 @@ pub enum ObjectEvent {
     /// A component that is being filled took marks for these blocks, which no copy in sync could give: it is about to be in sync, and they
     /// are errors until they are written, or a copy comes back that has them.
     Marked { object: ObjectId, name: String, component: ComponentId, blocks: u64 },
-    /// A disk goes back to a snapshot, and not all of it can be read or written now: guests wait until it can.
-    GoesBackWaits { object: ObjectId, name: String, why: String },
-    /// A clone is flattened, and not all of it can be read or written now: it goes on when it can.
-    FlattenWaits { object: ObjectId, name: String, why: String },
+    /// What a disk is about to do waits, as not all of it can be read or written now: it goes on when it can.
+    Waits { object: ObjectId, name: String, doing: &'static str, why: String },
     /// A request was repeated that had been carried out before: its guest was answered, and nothing was done again.
     DoneBefore { object: ObjectId },
     /// A message of this host arrived with other blocks than it sent; it counts as lost.

@@ -38,6 +38,7 @@ mod options;
 mod owner;
 mod pace;
 mod parents;
+mod parents_known;
 mod placer;
 mod rpc;
 mod seats;

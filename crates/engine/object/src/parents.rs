@@ -3,67 +3,27 @@
 //! Promises    V3  a block that a disk has not allocated itself is that of the nearest parent that has allocated it; zeroes where none has
 //!             V4  of what several clones read at once each block comes once to this host
 //! Assumes     a snapshot never changes, and an id is never another snapshot's
-//! Memory      [`crate::ObjectOptions::parents_cache_bytes`]; a record for each disk with a snapshot that was read so
-//! Not here    what a disk itself has (`view`, `owner::read`), which snapshots have clones (`node`)
+//! Not here    what a disk itself has (`view`, `owner::read`), what is in memory (`parents_known`), which snapshots have clones (`node`)
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
+use std::rc::Rc;
 
 use bytes::Bytes;
-use cairn_cache::ClockCache;
 use cairn_env::Env;
-use cairn_types::{BLOCK_BYTES, BlockRange, Contents, Crcs, ObjectConfig, ObjectId, Parent, Run, SnapshotId};
+use cairn_types::{BLOCK_BYTES, BlockRange, Contents, Crcs, ObjectConfig, Parent, Run};
 use cairn_wire::AllocatedPiece;
 
 use crate::{
     bytes::cut,
     context::Context,
     local_store::LocalStore,
-    locks::RangeLocks,
     view::{NotRead, View, merged},
 };
 
 const BLOCK: usize = BLOCK_BYTES as usize;
-/// Bytes of a cached block with its place in the tree.
-const CACHED_BYTES: u64 = BLOCK_BYTES as u64 + 128;
 /// Blocks of a read that is cached, at most: 256 KiB. Longer ones are those of backups and copies, each block once.
 const CACHED_READ_BLOCKS_MAX: u32 = 64;
 /// Blocks of which it is known together whether parents have any: 4 MiB.
 pub(crate) const UNIT_BLOCKS: u64 = 1024;
-/// Units of which that is in memory, at most.
-const UNITS_MAX: usize = 1 << 16;
-
-/// What a host knows of snapshots that clones are of.
-pub(crate) struct Parents {
-    /// Blocks by the nearest parent. None: zeroes.
-    blocks: RefCell<ClockCache<(SnapshotId, u64), Option<Bytes>>>,
-    /// Whether parents have any block of a unit.
-    units: RefCell<ClockCache<(SnapshotId, u64), bool>>,
-    /// What is being read.
-    reads: RefCell<BTreeMap<SnapshotId, RangeLocks>>,
-    /// Records of disks, as they were seen last.
-    known: RefCell<BTreeMap<ObjectId, Rc<ObjectConfig>>>,
-}
-
-impl Parents {
-    pub(crate) fn new(cache_bytes: u64) -> Self {
-        Self {
-            blocks: RefCell::new(ClockCache::new((cache_bytes / CACHED_BYTES) as usize)),
-            units: RefCell::new(ClockCache::new(UNITS_MAX)),
-            reads: RefCell::default(),
-            known: RefCell::default(),
-        }
-    }
-
-    /// Memory keeps nothing of what parents have.
-    pub(crate) fn clear(&self) {
-        self.blocks.borrow_mut().clear();
-        self.units.borrow_mut().clear();
-    }
-
-    fn cached(&self, of: SnapshotId, block: u64) -> Option<Option<Bytes>> {
-        self.blocks.borrow_mut().get((of, block)).cloned()
-    }
-}
 
 /// Those of some blocks that a disk of so many has; none where it has none of them.
 fn within(blocks: BlockRange, size_blocks: u64) -> Option<BlockRange> {
@@ -93,7 +53,7 @@ fn each_block(contents: Contents) -> Vec<Option<Bytes>> {
 impl<E: Env, S: LocalStore> Context<E, S> {
     /// The view of a parent, by its record as it was seen last; `anew`: as it is now.
     async fn view_of(self: &Rc<Self>, parent: &Parent, anew: bool) -> Result<View<E, S>, NotRead> {
-        let known = self.parents.known.borrow().get(&parent.object).filter(|_| !anew).cloned();
+        let known = self.parents.record(parent.object).filter(|_| !anew);
         let names =
             |config: &ObjectConfig| config.past.as_ref().is_some_and(|past| past.snapshot(parent.snapshot).is_some());
         let config = match known.filter(|config| names(config)) {
@@ -108,7 +68,7 @@ impl<E: Env, S: LocalStore> Context<E, S> {
                         config.name
                     )));
                 }
-                self.parents.known.borrow_mut().insert(parent.object, config.clone());
+                self.parents.keep_record(parent.object, config.clone());
                 config
             }
         };
@@ -150,7 +110,7 @@ impl<E: Env, S: LocalStore> Context<E, S> {
                 let missing = |block: &u64| self.parents.cached(nearest.snapshot, *block).is_none();
                 let end = (at..inside.end()).take_while(missing).last().map_or(at + 1, |last| last + 1);
                 let run = BlockRange::new(at, (end - at) as u32);
-                let reads = self.parents.reads.borrow_mut().entry(nearest.snapshot).or_default().clone();
+                let reads = self.parents.reads(nearest.snapshot);
                 let _reads = reads.lock(run, keeps).await;
                 // Somebody may have read it meanwhile.
                 if self.parents.cached(nearest.snapshot, at).is_some() {
@@ -160,7 +120,7 @@ impl<E: Env, S: LocalStore> Context<E, S> {
                     if keeps {
                         // A copy of its own: a part of a larger read would keep all of that in memory.
                         let bytes = bytes.as_ref().map(|bytes| Bytes::copy_from_slice(bytes));
-                        self.parents.blocks.borrow_mut().insert((nearest.snapshot, block), bytes);
+                        self.parents.keep(nearest.snapshot, block, bytes);
                     }
                     push(&mut contents, bytes);
                 }
@@ -217,14 +177,14 @@ impl<E: Env, S: LocalStore> Context<E, S> {
     pub(crate) async fn may_inherit(self: &Rc<Self>, parents: &[Parent], blocks: BlockRange) -> bool {
         let Some(nearest) = parents.first() else { return false };
         let unit = blocks.first / UNIT_BLOCKS;
-        let known = self.parents.units.borrow_mut().get((nearest.snapshot, unit)).copied();
+        let known = self.parents.unit(nearest.snapshot, unit);
         if let Some(known) = known {
             return known;
         }
         let all = BlockRange::new(unit * UNIT_BLOCKS, UNIT_BLOCKS as u32);
         let Ok(allocated) = self.inherited_allocated(parents, all).await else { return true };
         let any = !allocated.is_empty();
-        self.parents.units.borrow_mut().insert((nearest.snapshot, unit), any);
+        self.parents.keep_unit(nearest.snapshot, unit, any);
         any
     }
 

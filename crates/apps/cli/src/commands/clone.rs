@@ -5,24 +5,15 @@ use std::time::Instant;
 use cairn_api::v1::{Disk, DiskClone};
 use futures::stream::{self, StreamExt as _};
 
-use super::{Context, disk::show};
+use super::Context;
 use crate::{fail::Fail, output, progress};
 
 /// Clones that are made at once. Each waits for the directory twice and for hosts in between.
 const AT_ONCE: usize = 4;
 
-/// Makes one clone, or so many.
-pub(super) async fn make(
-    context: &Context,
-    snapshot: &str,
-    request: DiskClone,
-    count: Option<u32>,
-) -> Result<(), Fail> {
+/// Makes so many clones.
+pub(super) async fn several(context: &Context, snapshot: &str, request: DiskClone, count: u32) -> Result<(), Fail> {
     let client = &context.client;
-    let Some(count) = count else {
-        let disk = client.disk_clone(snapshot.to_owned(), &request).await?;
-        return output::show(context.format, &disk, show);
-    };
     let began = Instant::now();
     let width = count.to_string().len();
     let names = (1..=count).map(|n| format!("{}-{n:0width$}", request.name));

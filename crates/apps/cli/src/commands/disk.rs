@@ -41,7 +41,10 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
         }
         Verb::Clone { snapshot, name, count, size, policy, host } => {
             let request = DiskClone { name, size_bytes: size, policy, host, ..DiskClone::default() };
-            return clone::make(context, &snapshot, request, count).await;
+            match count {
+                Some(count) => return clone::several(context, &snapshot, request, count).await,
+                None => client.disk_clone(snapshot, &request).await?,
+            }
         }
         Verb::Flatten { disk, wait } => clone::flatten(context, &disk, wait).await?,
         Verb::Show { disk } => client.disk_show(disk).await?,
@@ -119,7 +122,7 @@ fn list(disks: &[DiskSummary]) -> String {
     )
 }
 
-pub(super) fn show(disk: &Disk) -> String {
+fn show(disk: &Disk) -> String {
     let summary = &disk.summary;
     let hosts: Vec<_> = disk.components.iter().map(|c| (c.host.to_string(), c.host_name.as_str())).collect();
     let text = output::pairs([

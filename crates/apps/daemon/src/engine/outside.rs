@@ -244,12 +244,7 @@ impl Outside<LinuxEnv> for Process {
                     "all else is copied, and no copy in sync can give these blocks: the component is in sync once they are written over"
                 );
             }
-            ObjectEvent::GoesBackWaits { name, why, .. } => {
-                self.warn(format!("disk {name} goes back to a snapshot, and waits with its guests: {why}"));
-            }
-            ObjectEvent::FlattenWaits { name, why, .. } => {
-                self.warn(format!("disk {name} is being flattened, and waits: {why}"));
-            }
+            ObjectEvent::Waits { name, doing, why, .. } => self.warn(format!("disk {name} {doing}; it waits: {why}")),
             ObjectEvent::DoneBefore { object } => {
                 tracing::debug!(host, object = %object, "a repeated request had been carried out before");
             }

@@ -69,7 +69,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                         if why != told && owned.state.borrow().ended().is_none() {
                             told.clone_from(&why);
                             let (object, name) = (owned.id, owned.name());
-                            owned.context.tell(ObjectEvent::FlattenWaits { object, name, why });
+                            owned.context.tell(ObjectEvent::Waits { object, name, doing: "is being flattened", why });
                         }
                     }
                 }

@@ -106,7 +106,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 {
                     told.clone_from(why);
                     let (object, name) = (owned.id, owned.name());
-                    owned.context.tell(ObjectEvent::GoesBackWaits { object, name, why: why.clone() });
+                    let doing = "goes back to a snapshot, and its guests wait with it";
+                    owned.context.tell(ObjectEvent::Waits { object, name, doing, why: why.clone() });
                 }
                 if done.is_ok() {
                     owned.commands.borrow_mut().push(Queued::WentBack(going.to));
