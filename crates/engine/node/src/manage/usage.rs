@@ -152,6 +152,8 @@ mod tests {
             size_bytes: 1 << 20,
             cut: OpId::ZERO,
             pinned: false,
+            locked_until_unix_ms: 0,
+            slot_unix_s: None,
         };
         ObjectConfig {
             object: ObjectId(1),
