@@ -56,6 +56,15 @@ pub struct Extent {
     pub allocated: bool,
 }
 
+/// A run of bytes that may have changed since an earlier moment of the disk, or has not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChangedExtent {
+    /// Bytes.
+    pub len_bytes: u64,
+    /// False: it is what it was then.
+    pub changed: bool,
+}
+
 /// Why a request failed, as far as a guest can act on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum VolumeError {
@@ -140,12 +149,22 @@ pub trait Volume: Clone + 'static {
     fn trim(&self, offset: u64, len_bytes: u64) -> impl Future<Output = Result<(), VolumeError>> + 'static;
     /// Returns when every write acknowledged before is durable.
     fn flush(&self) -> impl Future<Output = Result<(), VolumeError>> + 'static;
-    /// Allocation of the range, in order, covering all of it.
+    /// Allocation of the range, in order, covering all of it or its beginning.
     fn block_status(
         &self,
         offset: u64,
         len_bytes: u64,
     ) -> impl Future<Output = Result<Vec<Extent>, VolumeError>> + 'static;
+    /// What of the range may have changed since a moment that [`Exports::earlier_moments`] names; in order, covering all of it or its beginning.
+    fn changed_since(
+        &self,
+        moment: &str,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl Future<Output = Result<Vec<ChangedExtent>, VolumeError>> + 'static {
+        let _ = (offset, len_bytes);
+        future::ready(Err(VolumeError::Invalid(format!("this disk does not know what changed since {moment:?}"))))
+    }
     /// Reads the range into the read cache, if there is room.
     fn cache(&self, offset: u64, len_bytes: u64) -> impl Future<Output = Result<(), VolumeError>> + 'static;
 }
@@ -169,6 +188,11 @@ pub trait Exports: Clone + 'static {
     /// Whether the disk of that name is read-only, by its name alone: what `open` returns says the same. Some clients are told before
     /// it is open, and opening takes as long as the rest of a lease where an owner has died.
     fn is_read_only(&self, name: &str) -> bool;
+    /// Earlier moments of the disk of that name, the oldest first: it knows what changed since each of them.
+    fn earlier_moments(&self, name: &str) -> impl Future<Output = Vec<String>> + 'static {
+        let _ = name;
+        future::ready(Vec::new())
+    }
     /// The disk of that name; `None` when there is none.
     fn open(&self, name: &str) -> impl Future<Output = Result<Option<Self::Volume>, VolumeError>> + 'static;
 }

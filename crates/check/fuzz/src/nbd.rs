@@ -23,6 +23,7 @@ const PIPE_BYTES: usize = 64 << 10;
 /// Payload of one request that is really sent, at most; one that claims more is cut off, and the client leaves.
 const SENT_BYTES_MAX: usize = 64 << 10;
 const OPTION_MAGIC: &[u8; 8] = b"IHAVEOPT";
+const CONTEXTS: [&str; 3] = ["base:allocation", "qemu:dirty-bitmap:then", "cairn:changed-since:then"];
 
 struct Somebody;
 
@@ -46,6 +47,7 @@ pub fn target(data: &[u8]) {
         6 => Some(VolumeError::Shutdown("stopping".to_owned())),
         _ => Some(VolumeError::Abandoned("too old".to_owned())),
     };
+    let contexts = if mode & 8 == 0 { 0 } else { 1 + usize::from(mode >> 7) * 2 };
     let disk = MemoryVolume::new(SIZE_BYTES, fault.clone());
     let (client, server) = duplex(PIPE_BYTES);
     let serving = serve_stream(server, Rc::new(Somebody), OneDisk(disk.clone()), Limits::default());
@@ -53,7 +55,7 @@ pub fn target(data: &[u8]) {
     match mode & 3 {
         0 => runtime.block_on(join(serving, send_raw(client, input.rest().to_vec()))),
         1 => {
-            let mut sent = negotiation(mode & 4 != 0, mode & 8 != 0);
+            let mut sent = negotiation(mode & 4 != 0, contexts);
             sent.extend_from_slice(input.rest());
             runtime.block_on(join(serving, send_raw(client, sent)))
         }
@@ -61,7 +63,7 @@ pub fn target(data: &[u8]) {
             let session = Session {
                 stream: client,
                 structured: mode & 4 != 0,
-                base_allocation: mode & 12 == 12,
+                contexts: if mode & 4 == 0 { 0 } else { contexts },
                 fault,
                 model: vec![0; SIZE_BYTES as usize],
                 cookie: 0,
@@ -91,16 +93,20 @@ fn option(number: u32, data: &[u8]) -> Vec<u8> {
 }
 
 /// All that a client says until requests may come.
-fn negotiation(structured: bool, base_allocation: bool) -> Vec<u8> {
+fn negotiation(structured: bool, contexts: usize) -> Vec<u8> {
     let mut bytes = 3u32.to_be_bytes().to_vec();
     if structured {
         bytes.extend(option(8, &[]));
     }
     let name = b"disk";
-    if structured && base_allocation {
-        let query = b"base:allocation";
-        let lengths = [(name.len() as u32).to_be_bytes(), 1u32.to_be_bytes(), (query.len() as u32).to_be_bytes()];
-        let data = [&lengths[0], name.as_slice(), &lengths[1], &lengths[2], query].concat();
+    if structured && contexts > 0 {
+        let mut data = (name.len() as u32).to_be_bytes().to_vec();
+        data.extend_from_slice(name);
+        data.extend((contexts as u32).to_be_bytes());
+        for query in &CONTEXTS[..contexts] {
+            data.extend((query.len() as u32).to_be_bytes());
+            data.extend_from_slice(query.as_bytes());
+        }
         bytes.extend(option(10, &data));
     }
     let go = [(name.len() as u32).to_be_bytes().as_slice(), name, &0u16.to_be_bytes()].concat();
@@ -112,7 +118,8 @@ fn negotiation(structured: bool, base_allocation: bool) -> Vec<u8> {
 struct Session {
     stream: DuplexStream,
     structured: bool,
-    base_allocation: bool,
+    /// Metadata contexts that are selected, the first of [`CONTEXTS`].
+    contexts: usize,
     fault: Option<VolumeError>,
     model: Vec<u8>,
     cookie: u64,
@@ -151,7 +158,7 @@ impl Session {
     }
 
     async fn negotiate(&mut self) -> Result<(), Closed> {
-        self.stream.write_all(&negotiation(self.structured, self.base_allocation)).await?;
+        self.stream.write_all(&negotiation(self.structured, self.contexts)).await?;
         let mut greeting = [0; 18];
         self.stream.read_exact(&mut greeting).await?;
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
@@ -254,7 +261,10 @@ impl Session {
         }
         match request.command {
             0 => assert_eq!(covered, u64::from(request.len), "chunks do not cover what was read"),
-            7 => assert!(covered > 0 && covered <= u64::from(request.len), "extents cover {covered}"),
+            7 => {
+                let most = u64::from(request.len) * self.contexts as u64;
+                assert!(covered > 0 && covered <= most, "extents cover {covered}");
+            }
             _ => assert_eq!(covered, 0),
         }
         Ok(Ok(data))
@@ -267,7 +277,7 @@ impl Session {
         let legal = match request.command {
             0 | 1 | 4 | 5 | 6 => inside && sectors && len > 0,
             3 => (offset, len) == (0, 0),
-            7 => self.base_allocation && inside && sectors && len > 0,
+            7 => self.contexts > 0 && inside && sectors && len > 0,
             _ => false,
         };
         let flags_allowed = match request.command {

@@ -11,9 +11,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use cairn_volume::{Exports, Extent, ObjectId, Volume, VolumeError, VolumeInfo};
+use cairn_volume::{ChangedExtent, Exports, Extent, ObjectId, Volume, VolumeError, VolumeInfo};
 
 const BLOCK: u64 = 4096;
+/// The earlier moment that the disk knows.
+pub const MOMENT: &str = "then";
 
 /// One disk. Clones are the same disk.
 #[derive(Clone)]
@@ -125,6 +127,22 @@ impl Volume for MemoryVolume {
     ) -> impl Future<Output = Result<Vec<Extent>, VolumeError>> + 'static {
         self.request(offset, len_bytes, |disk| disk.extents(offset, len_bytes))
     }
+    /// Every other block did.
+    fn changed_since(
+        &self,
+        moment: &str,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl Future<Output = Result<Vec<ChangedExtent>, VolumeError>> + 'static {
+        assert_eq!(moment, MOMENT, "a moment that was not told");
+        self.request(offset, len_bytes, |disk| {
+            let part = |(block, extent): (usize, Extent)| ChangedExtent {
+                len_bytes: extent.len_bytes,
+                changed: block.is_multiple_of(2),
+            };
+            disk.blocks(offset, len_bytes).zip(disk.extents(offset, len_bytes)).map(part).collect()
+        })
+    }
     fn cache(&self, offset: u64, len_bytes: u64) -> impl Future<Output = Result<(), VolumeError>> + 'static {
         self.request(offset, len_bytes, |_| ())
     }
@@ -141,6 +159,9 @@ impl Exports for OneDisk {
     }
     fn is_read_only(&self, _: &str) -> bool {
         false
+    }
+    fn earlier_moments(&self, name: &str) -> impl Future<Output = Vec<String>> + 'static {
+        ready(Vec::from_iter((name == "disk").then(|| MOMENT.to_owned())))
     }
     fn open(&self, name: &str) -> impl Future<Output = Result<Option<MemoryVolume>, VolumeError>> + 'static {
         ready(match name {

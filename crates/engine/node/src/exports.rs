@@ -126,6 +126,18 @@ impl<E: Env> Node<E> {
     }
 }
 
+impl<E: Env> Node<E> {
+    /// Snapshots of a disk that are older than this one of it, the oldest first; none where the disk's record cannot be had.
+    async fn earlier_snapshots(&self, disk: &str, snapshot: &str) -> Vec<String> {
+        let found = self.find_disk(disk).await.filter(|(_, entry)| entry.state == DiskState::Ready);
+        let Some((object, entry)) = found else { return Vec::new() };
+        let Some((record, _)) = self.inner.objects.look_up(object, &entry.hint_hosts).await else { return Vec::new() };
+        let past = record.config.past.filter(|_| !record.config.deleted).unwrap_or_default();
+        let Some(named) = past.named(snapshot) else { return Vec::new() };
+        past.snapshots.iter().filter(|one| one.cut < named.cut).map(|one| one.name.clone()).collect()
+    }
+}
+
 /// A disk's name and that of its snapshot, where the name is of one: no disk's name has the character between them.
 fn snapshot_of(name: &str) -> Option<(&str, &str)> {
     name.split_once('@')
@@ -158,6 +170,16 @@ impl<E: Env> Exports for NodeExports<E> {
 
     fn is_read_only(&self, name: &str) -> bool {
         snapshot_of(name).is_some()
+    }
+
+    fn earlier_moments(&self, name: &str) -> impl Future<Output = Vec<String>> + 'static {
+        let (node, name) = (self.node.clone(), name.to_owned());
+        async move {
+            match snapshot_of(&name) {
+                Some((disk, snapshot)) => node.earlier_snapshots(disk, snapshot).await,
+                None => Vec::new(),
+            }
+        }
     }
 
     fn open(&self, name: &str) -> impl Future<Output = Result<Option<Self::Volume>, VolumeError>> + 'static {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use bytes::Bytes;
 use cairn_env::Env;
 use cairn_object::{DiskClient, SnapshotReader};
-use cairn_volume::{Extent, Guest, Volume, VolumeError, VolumeInfo};
+use cairn_volume::{ChangedExtent, Extent, Guest, Volume, VolumeError, VolumeInfo};
 use futures::future::Either::{Left, Right};
 
 use crate::adapter::GroupStore;
@@ -90,6 +90,18 @@ impl<E: Env> Volume for NodeVolume<E> {
         match self {
             Self::Disk(disk) => Left(disk.block_status(offset, len_bytes)),
             Self::Snapshot(snapshot) => Right(snapshot.block_status(offset, len_bytes)),
+        }
+    }
+
+    fn changed_since(
+        &self,
+        moment: &str,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl Future<Output = Result<Vec<ChangedExtent>, VolumeError>> + 'static {
+        match self {
+            Self::Disk(disk) => Left(disk.changed_since(moment, offset, len_bytes)),
+            Self::Snapshot(snapshot) => Right(snapshot.changed_since(moment, offset, len_bytes)),
         }
     }
 

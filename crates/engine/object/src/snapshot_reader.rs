@@ -6,6 +6,7 @@
 use std::{
     cell::RefCell,
     future::{Future, ready},
+    ops::Range,
     rc::Rc,
     time::Duration,
 };
@@ -13,7 +14,8 @@ use std::{
 use bytes::Bytes;
 use cairn_env::Env;
 use cairn_types::{BLOCK_BYTES, BlockRange, HostId, ObjectConfig, SnapshotId};
-use cairn_volume::{Extent, Volume, VolumeError, VolumeInfo};
+use cairn_volume::{ChangedExtent, Extent, Volume, VolumeError, VolumeInfo};
+use cairn_wire::AllocatedPiece;
 
 use crate::{
     bytes::{cut, extents},
@@ -37,6 +39,21 @@ struct Inner<E: Env, S: LocalStore> {
     info: VolumeInfo,
     /// The disk's record, as it was seen last.
     known: RefCell<Rc<ObjectConfig>>,
+    /// What was looked up last. It stays so: clients that ask for one extent at a time go through it without another look.
+    allocated: RefCell<Seen<Vec<AllocatedPiece>>>,
+    changed: RefCell<Seen<Since>>,
+}
+
+/// What changed since an older snapshot: (offset, length) in bytes, ascending.
+type Since = (SnapshotId, Vec<(u64, u64)>);
+/// A range of bytes, and what was found out of it.
+type Seen<T> = Option<(Range<u64>, Rc<T>)>;
+
+/// What was found out of a range that has the byte at this place, and where the range ends.
+fn seen<T>(known: &RefCell<Seen<T>>, at: u64, fits: impl Fn(&T) -> bool) -> Option<(u64, Rc<T>)> {
+    let known = known.borrow();
+    let (range, found) = known.as_ref().filter(|(range, found)| range.contains(&at) && fits(found))?;
+    Some((range.end, found.clone()))
 }
 
 impl<E: Env, S: LocalStore> Clone for SnapshotReader<E, S> {
@@ -49,7 +66,8 @@ impl<E: Env, S: LocalStore> SnapshotReader<E, S> {
     /// Reads a snapshot of the disk that has this record.
     pub fn new(objects: &Objects<E, S>, known: ObjectConfig, snapshot: SnapshotId, info: VolumeInfo) -> Self {
         let known = RefCell::new(Rc::new(known));
-        Self { inner: Rc::new(Inner { objects: objects.clone(), snapshot, info, known }) }
+        let (allocated, changed) = (RefCell::default(), RefCell::default());
+        Self { inner: Rc::new(Inner { objects: objects.clone(), snapshot, info, known, allocated, changed }) }
     }
 
     fn check(&self, offset: u64, len_bytes: u64) -> Result<BlockRange, VolumeError> {
@@ -143,9 +161,61 @@ impl<E: Env, S: LocalStore> SnapshotReader<E, S> {
 
     async fn allocated(&self, offset: u64, len_bytes: u64) -> Result<Vec<Extent>, VolumeError> {
         let blocks = self.check(offset, len_bytes)?;
-        let pieces = self.until_read(async |view: View<E, S>| view.allocated(blocks).await);
-        Ok(extents(&pieces.await?, offset, len_bytes))
+        let end = offset + len_bytes;
+        let (seen_to, pieces) = match seen(&self.inner.allocated, offset, |_| true) {
+            Some(known) => known,
+            None => {
+                let pieces = Rc::new(self.until_read(async |view: View<E, S>| view.allocated(blocks).await).await?);
+                *self.inner.allocated.borrow_mut() = Some((offset..end, pieces.clone()));
+                (end, pieces)
+            }
+        };
+        Ok(extents(&pieces, offset, end.min(seen_to) - offset))
     }
+
+    /// What may have changed since an older snapshot of the disk.
+    async fn since(&self, moment: &str, offset: u64, len_bytes: u64) -> Result<Vec<ChangedExtent>, VolumeError> {
+        self.check(offset, len_bytes)?;
+        let config = self.inner.known.borrow().clone();
+        let (snapshot, end, name) = (self.inner.snapshot, offset + len_bytes, &self.inner.info.name);
+        let past = config.past.as_ref();
+        let cut = past.and_then(|past| past.snapshot(snapshot)).map(|own| own.cut);
+        let earlier = past.and_then(|past| past.named(moment)).filter(|earlier| Some(earlier.cut) < cut);
+        let Some(earlier) = earlier else {
+            return Err(VolumeError::Invalid(format!("{name} has no older snapshot {moment:?}")));
+        };
+        let (seen_to, changed) = match seen(&self.inner.changed, offset, |(since, _)| *since == earlier.id) {
+            Some(known) => known,
+            None => {
+                let info = VolumeInfo { name: format!("{moment}, older than {name},"), ..self.info() };
+                let reader = Self::new(&self.inner.objects, (*config).clone(), earlier.id, info);
+                let changed = reader.changed(Some(snapshot), offset, len_bytes).await?;
+                let changed = Rc::new((earlier.id, changed));
+                *self.inner.changed.borrow_mut() = Some((offset..end, changed.clone()));
+                (end, changed)
+            }
+        };
+        Ok(changed_extents(&changed.1, offset, end.min(seen_to)))
+    }
+}
+
+/// All bytes from one place to another as runs, by those that changed: (offset, length), ascending.
+fn changed_extents(changed: &[(u64, u64)], offset: u64, end: u64) -> Vec<ChangedExtent> {
+    let mut extents = Vec::new();
+    let mut at = offset;
+    let mut put = |to: u64, changed: bool| {
+        if to > at {
+            extents.push(ChangedExtent { len_bytes: to - at, changed });
+            at = to;
+        }
+    };
+    let from = changed.partition_point(|(first, len)| first + len <= offset);
+    for (first, len) in changed[from..].iter().take_while(|(first, _)| *first < end) {
+        put(*first, false);
+        put((first + len).min(end), true);
+    }
+    put(end, false);
+    extents
 }
 
 fn read_only() -> VolumeError {
@@ -187,7 +257,38 @@ impl<E: Env, S: LocalStore> Volume for SnapshotReader<E, S> {
         async move { reader.allocated(offset, len_bytes).await }
     }
 
+    fn changed_since(
+        &self,
+        moment: &str,
+        offset: u64,
+        len_bytes: u64,
+    ) -> impl Future<Output = Result<Vec<ChangedExtent>, VolumeError>> + 'static {
+        let (reader, moment) = (self.clone(), moment.to_owned());
+        async move { reader.since(&moment, offset, len_bytes).await }
+    }
+
     fn cache(&self, _: u64, _: u64) -> impl Future<Output = Result<(), VolumeError>> + 'static {
         ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_are_told_from_any_place_to_any_place() {
+        let changed = [(4096, 4096), (16384, 8192)];
+        let told = |offset, end| -> Vec<(u64, bool)> {
+            changed_extents(&changed, offset, end)
+                .into_iter()
+                .map(|extent| (extent.len_bytes, extent.changed))
+                .collect()
+        };
+        assert_eq!(told(0, 28672), [(4096, false), (4096, true), (8192, false), (8192, true), (4096, false)]);
+        assert_eq!(told(4608, 16896), [(3584, true), (8192, false), (512, true)]);
+        assert_eq!(told(8192, 16384), [(8192, false)]);
+        assert_eq!(told(20480, 21504), [(1024, true)]);
+        assert_eq!(told(24576, 24576), []);
     }
 }

@@ -11,6 +11,7 @@ use tokio::{
 };
 
 use crate::{
+    contexts::Context,
     execute::execute,
     handshake::{Chosen, Ended, Handover, Outcome, go_on, negotiate},
     session::Session,
@@ -98,12 +99,13 @@ pub(crate) async fn run<E: Exports, S: AsyncRead + AsyncWrite + Unpin>(
             return None;
         }
     };
-    let Chosen { volume, terms } = chosen;
+    let Chosen { volume, terms, contexts } = chosen;
+    let contexts: Rc<[Context]> = contexts.into();
     let info = volume.info();
     *record.export.borrow_mut() = Some((info.id, info.name));
     volume.used_by(guest);
     // Boxed: the set of running requests moves each three times, and what one needs inline is some kilobytes.
-    let start = |volume, incoming| Box::pin(execute(volume, incoming));
+    let start = |volume, incoming| Box::pin(execute(volume, incoming, contexts.clone()));
     let mut session = Session::new(stream, volume, terms, limits, record, start);
     let stopped = {
         let finish = pin!(session.finish());

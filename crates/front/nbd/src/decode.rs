@@ -113,7 +113,7 @@ impl Decoder {
                 return Ok(Next::NeedBytes);
             };
             let request = Request::parse(head)?;
-            if request.cost_bytes() > room_bytes {
+            if request.cost_bytes(self.terms.contexts) > room_bytes {
                 return Ok(Next::NoRoom);
             }
             self.start += REQUEST_BYTES;
@@ -178,7 +178,7 @@ mod tests {
         wire::{Errno, REQUEST_MAGIC, cmd},
     };
 
-    const TERMS: Terms = Terms { size_bytes: 1 << 20, read_only: false, structured: true, base_allocation: true };
+    const TERMS: Terms = Terms { size_bytes: 1 << 20, read_only: false, structured: true, contexts: 1 };
 
     fn encode(request: &Request) -> Vec<u8> {
         let mut bytes = REQUEST_MAGIC.to_be_bytes().to_vec();

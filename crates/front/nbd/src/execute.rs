@@ -1,11 +1,14 @@
 //! One request at the disk: what is asked, and what the disk's answer means to the client.
 
+use std::rc::Rc;
+
 use bytes::Bytes;
 use cairn_volume::{Extent, SessionCounters, Volume, VolumeError};
 
 use crate::{
+    contexts::{Context, Kind, allocation, changed_since, dirty},
     decode::Incoming,
-    reply::{Address, Output},
+    reply::{Address, Output, Status},
     request::{Command, Plan, Request},
     wire::Errno,
 };
@@ -20,11 +23,11 @@ pub(crate) struct Done {
 enum Answer {
     Nothing,
     Data(Vec<Bytes>),
-    Extents(Vec<Extent>),
+    Statuses(Vec<Status>),
 }
 
 /// Asks the disk. Only for requests whose plan is to run.
-pub(crate) async fn execute<V: Volume>(volume: V, incoming: Incoming) -> Done {
+pub(crate) async fn execute<V: Volume>(volume: V, incoming: Incoming, contexts: Rc<[Context]>) -> Done {
     let Incoming { request, plan, payload } = incoming;
     let Plan::Run(command) = plan else {
         unreachable!("a refused request reached the disk: {request:?}");
@@ -40,12 +43,35 @@ pub(crate) async fn execute<V: Volume>(volume: V, incoming: Incoming) -> Done {
         Command::Trim { offset, len_bytes } => nothing(volume.trim(offset, u64::from(len_bytes)).await),
         Command::Flush => nothing(volume.flush().await),
         Command::BlockStatus { offset, len_bytes, .. } => {
-            let extents = volume.block_status(offset, u64::from(len_bytes)).await;
-            extents.map(Answer::Extents)
+            statuses(&volume, &contexts, offset, u64::from(len_bytes)).await.map(Answer::Statuses)
         }
         Command::Cache { offset, len_bytes } => nothing(volume.cache(offset, u64::from(len_bytes)).await),
     };
     Done { request, command, result }
+}
+
+/// What each context tells of a range.
+async fn statuses<V: Volume>(
+    volume: &V,
+    contexts: &[Context],
+    offset: u64,
+    len: u64,
+) -> Result<Vec<Status>, VolumeError> {
+    let mut extents: Option<Vec<Extent>> = None;
+    let mut statuses = Vec::with_capacity(contexts.len());
+    for context in contexts {
+        if extents.is_none() && matches!(context.kind, Kind::Allocation | Kind::ChangedSince(_)) {
+            extents = Some(volume.block_status(offset, len).await?);
+        }
+        let extents = extents.as_deref().unwrap_or_default();
+        let runs = match &context.kind {
+            Kind::Allocation => allocation(extents),
+            Kind::Dirty(moment) => dirty(&volume.changed_since(moment, offset, len).await?),
+            Kind::ChangedSince(moment) => changed_since(&volume.changed_since(moment, offset, len).await?, extents),
+        };
+        statuses.push(Status { context: context.id, runs });
+    }
+    Ok(statuses)
 }
 
 impl Done {
@@ -68,8 +94,8 @@ impl Done {
                 counters.read_bytes += u64::from(len);
                 output.put_data(to, offset, pieces, unfragmented);
             }
-            (Ok(Answer::Extents(extents)), Command::BlockStatus { len_bytes, one_extent, .. }) => {
-                output.put_extents(to, &extents, len_bytes, one_extent)
+            (Ok(Answer::Statuses(statuses)), Command::BlockStatus { len_bytes, one_extent, .. }) => {
+                output.put_statuses(to, &statuses, len_bytes, one_extent)
             }
             (Ok(_), command) => {
                 if matches!(command, Command::Write { .. }) {

@@ -4,15 +4,16 @@
 //! Not here    what options look like (`option`)
 //! Source      "NBD protocol", section "Newstyle negotiation"
 
-use std::io;
+use std::{io, mem};
 
 use cairn_volume::{Exports, Volume, VolumeError, VolumeInfo};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::{
+    contexts::{Context, meant, needs_moments},
     option::{
         ClientOption, MetaQuery, NotNbd, OPTION_BYTES_MAX, OPTION_HEAD_BYTES, OPTION_SKIP_BYTES_MAX, Refusal,
-        parse_head, parse_option, put_base_allocation, put_export_info, put_reply, put_server, selects_base_allocation,
+        parse_head, parse_option, put_context, put_export_info, put_reply, put_server,
     },
     request::Terms,
     wire::{FLAG_FIXED_NEWSTYLE, FLAG_NO_ZEROES, MAGIC, OPTION_MAGIC, STRING_BYTES_MAX, opt, rep, transmission_flags},
@@ -25,6 +26,8 @@ const OPTIONS_MAX: u32 = 4096;
 pub(crate) struct Chosen<V> {
     pub(crate) volume: V,
     pub(crate) terms: Terms,
+    /// What block status requests are told of.
+    pub(crate) contexts: Vec<Context>,
 }
 
 /// What the negotiation leads to.
@@ -40,8 +43,9 @@ pub(crate) enum Outcome<V> {
 struct Agreed {
     no_zeroes: bool,
     structured: bool,
-    /// The name for which `base:allocation` was selected: it holds for that disk only.
-    base_allocation_for: Option<String>,
+    /// Metadata contexts that were selected, and the name of the disk for which: they hold for that one only.
+    contexts: Vec<Context>,
+    contexts_for: String,
 }
 
 impl Agreed {
@@ -52,13 +56,18 @@ impl Agreed {
 
     /// What it means for requests to that disk. `info` is what the client was told: a disk that grows meanwhile is seen on the next
     /// connection.
-    fn terms(&self, info: &VolumeInfo, name: &str) -> Terms {
-        Terms {
+    fn chosen<V>(&mut self, volume: V, info: &VolumeInfo, name: &str) -> Chosen<V> {
+        let contexts = match self.contexts_for == name {
+            true => mem::take(&mut self.contexts),
+            false => Vec::new(),
+        };
+        let terms = Terms {
             size_bytes: info.size_bytes,
             read_only: info.read_only,
             structured: self.structured,
-            base_allocation: self.base_allocation_for.as_deref() == Some(name),
-        }
+            contexts: contexts.len(),
+        };
+        Chosen { volume, terms, contexts }
     }
 }
 
@@ -148,7 +157,7 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
 
     async fn send(&mut self) -> Result<(), Ended> {
         if !self.out.is_empty() {
-            let out = std::mem::take(&mut self.out);
+            let out = mem::take(&mut self.out);
             self.stream.write_all(&out).await?;
         }
         Ok(())
@@ -160,7 +169,7 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
         let head = parse_head(&head)?;
         if head.code == opt::SET_META_CONTEXT {
             // Whatever comes of it, it replaces what was selected before.
-            self.agreed.base_allocation_for = None;
+            self.agreed.contexts.clear();
         }
         if head.len_bytes > OPTION_BYTES_MAX {
             self.skip_data(head.code, head.len_bytes).await?;
@@ -183,7 +192,7 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
             && let Some(name) = chosen_name(&option)
             && let Some(shard) = self.exports.shard_to_serve(name).await
         {
-            let agreed = std::mem::take(&mut self.agreed);
+            let agreed = mem::take(&mut self.agreed);
             return Ok(Some(Outcome::Moves(shard, Handover { agreed, code: head.code, option })));
         }
         self.answer(head.code, option).await
@@ -234,8 +243,7 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
                     put_export_info(&mut self.out, code, &query.wants, &info, flags);
                     put_reply(&mut self.out, code, rep::ACK, &[]);
                     if code == opt::GO {
-                        let terms = self.agreed.terms(&info, &query.name);
-                        return Ok(Some(Outcome::Chosen(Chosen { volume, terms })));
+                        return Ok(Some(Outcome::Chosen(self.agreed.chosen(volume, &info, &query.name))));
                     }
                 }
             },
@@ -244,26 +252,35 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
                 put_reply(&mut self.out, code, rep::ACK, &[]);
             }
             ClientOption::ListMetaContext(query) => {
-                if selects_base_allocation(&query, true) {
-                    put_base_allocation(&mut self.out, code);
-                }
+                self.contexts(code, &query, true).await;
                 put_reply(&mut self.out, code, rep::ACK, &[]);
             }
-            ClientOption::SetMetaContext(query) => self.set_meta_context(code, query),
+            ClientOption::SetMetaContext(query) => self.set_meta_context(code, query).await,
         }
         Ok(None)
     }
 
-    fn set_meta_context(&mut self, code: u32, query: MetaQuery) {
+    async fn set_meta_context(&mut self, code: u32, query: MetaQuery) {
         if !self.agreed.structured {
             let text = "metadata contexts need structured replies";
             return self.refuse(code, rep::ERR_INVALID, text);
         }
-        if selects_base_allocation(&query, false) {
-            put_base_allocation(&mut self.out, code);
-            self.agreed.base_allocation_for = Some(query.name);
-        }
+        self.agreed.contexts = self.contexts(code, &query, false).await;
+        self.agreed.contexts_for = query.name;
         put_reply(&mut self.out, code, rep::ACK, &[]);
+    }
+
+    /// Tells the contexts that are meant.
+    async fn contexts(&mut self, code: u32, query: &MetaQuery, listing: bool) -> Vec<Context> {
+        let moments = match needs_moments(query) {
+            true => self.exports.earlier_moments(&query.name).await,
+            false => Vec::new(),
+        };
+        let contexts = meant(query, moments, listing);
+        for context in &contexts {
+            put_context(&mut self.out, code, context.id, &context.kind.name());
+        }
+        contexts
     }
 
     /// The disk of that name; the only one for the empty name. Else the kind of error and its reason.
@@ -295,7 +312,7 @@ impl<E: Exports, S: AsyncRead + AsyncWrite + Unpin> Negotiation<'_, E, S> {
         if !self.agreed.no_zeroes {
             self.out.extend_from_slice(&[0; 124]);
         }
-        Chosen { volume, terms: self.agreed.terms(&info, name) }
+        self.agreed.chosen(volume, &info, name)
     }
 
     fn refuse(&mut self, code: u32, error: u32, text: &str) {

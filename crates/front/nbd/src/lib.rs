@@ -8,11 +8,13 @@
 //! Not here    TLS (STARTTLS is refused by policy), extended headers (64-bit lengths), what a disk is (`volume`)
 //! Source      the protocol's text: <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>
 //!
-//! Pure: `wire` (numbers), `option` and `request` (bytes to values), `decode` (the stream of requests), `reply` (values to bytes).
+//! Pure: `wire` (numbers), `option` and `request` (bytes to values), `contexts` (what is told of ranges), `decode` (the stream of
+//! requests), `reply` (values to bytes).
 //! With effects: `handshake`, `session`, `server`, `doors`, `unix_stream`.
 #![deny(unsafe_code)]
 
 mod connection;
+mod contexts;
 mod decode;
 mod doors;
 mod execute;

@@ -4,7 +4,7 @@
 //! Source      "NBD protocol", sections "Newstyle negotiation" and "Option types"
 
 use crate::wire::{
-    self, OPTION_MAGIC, OPTION_REPLY_MAGIC, PAYLOAD_BYTES_MAX, PREFERRED_BYTES, STRING_BYTES_MAX, info, opt, rep,
+    OPTION_MAGIC, OPTION_REPLY_MAGIC, PAYLOAD_BYTES_MAX, PREFERRED_BYTES, STRING_BYTES_MAX, info, opt, rep,
 };
 use cairn_types::SECTOR_BYTES;
 
@@ -151,13 +151,6 @@ fn meta_query(reader: &mut Reader<'_>) -> Result<MetaQuery, Refusal> {
     Ok(MetaQuery { name, queries })
 }
 
-/// Whether `base:allocation` is meant. Listing takes prefixes ending in a colon, and no query at all as "everything".
-pub fn selects_base_allocation(query: &MetaQuery, listing: bool) -> bool {
-    let exact = wire::BASE_ALLOCATION.as_bytes();
-    let named = |q: &Vec<u8>| q == exact || (listing && q == b"base:");
-    (listing && query.queries.is_empty()) || query.queries.iter().any(named)
-}
-
 /// Appends an answer to an option.
 pub fn put_reply(out: &mut Vec<u8>, option: u32, kind: u32, data: &[u8]) {
     out.extend_from_slice(&OPTION_REPLY_MAGIC.to_be_bytes());
@@ -174,10 +167,10 @@ pub fn put_server(out: &mut Vec<u8>, name: &str) {
     put_reply(out, opt::LIST, rep::SERVER, &data);
 }
 
-/// Appends the answer that names `base:allocation`.
-pub fn put_base_allocation(out: &mut Vec<u8>, option: u32) {
-    let mut data = wire::BASE_ALLOCATION_ID.to_be_bytes().to_vec();
-    data.extend_from_slice(wire::BASE_ALLOCATION.as_bytes());
+/// Appends the answer that names a metadata context.
+pub fn put_context(out: &mut Vec<u8>, option: u32, id: u32, name: &str) {
+    let mut data = id.to_be_bytes().to_vec();
+    data.extend_from_slice(name.as_bytes());
     put_reply(out, option, rep::META_CONTEXT, &data);
 }
 

@@ -7,11 +7,10 @@ use std::{collections::VecDeque, io::IoSlice};
 
 use bytes::Bytes;
 use cairn_types::BLOCK_BYTES;
-use cairn_volume::Extent;
 
-use crate::wire::{
-    BASE_ALLOCATION_ID, Errno, SIMPLE_REPLY_MAGIC, STATE_HOLE, STATE_ZERO, STRING_BYTES_MAX, STRUCTURED_REPLY_MAGIC,
-    chunk,
+use crate::{
+    contexts::StateRun,
+    wire::{Errno, SIMPLE_REPLY_MAGIC, STRING_BYTES_MAX, STRUCTURED_REPLY_MAGIC, chunk},
 };
 
 /// Data below this is copied next to its head: an I/O vector entry costs about as much as copying it.
@@ -55,6 +54,14 @@ pub struct Address {
     pub structured: bool,
     /// What the request cost; freed when its answer has left.
     pub cost_bytes: usize,
+}
+
+/// What one metadata context tells of a range.
+pub struct Status {
+    /// The context's number.
+    pub context: u32,
+    /// From the range's beginning on; neighbours differ.
+    pub runs: Vec<StateRun>,
 }
 
 impl Output {
@@ -135,30 +142,29 @@ impl Output {
         self.end_reply(to);
     }
 
-    /// Queues the allocation of a range: `extents` cut to `len_bytes`, equal neighbours merged.
-    pub fn put_extents(&mut self, to: Address, extents: &[Extent], len_bytes: u32, one_extent: bool) {
-        let mut merged: Vec<(u32, bool)> = Vec::new();
-        let mut left = u64::from(len_bytes);
-        for extent in extents {
-            // Fits: `left` began as a u32.
-            let len = extent.len_bytes.min(left) as u32;
-            left -= u64::from(len);
-            match merged.last_mut() {
-                _ if len == 0 => {}
-                Some((total, allocated)) if *allocated == extent.allocated => *total += len,
-                _ => merged.push((len, extent.allocated)),
+    /// Queues what contexts tell of a range, one chunk each: their runs cut to `len_bytes`, or the first of them.
+    pub fn put_statuses(&mut self, to: Address, statuses: &[Status], len_bytes: u32, one_extent: bool) {
+        assert!(!statuses.is_empty(), "block status is refused where no context was selected");
+        let most = if one_extent { 1 } else { usize::MAX };
+        for (index, Status { context, runs }) in statuses.iter().enumerate() {
+            let mut left = u64::from(len_bytes);
+            let mut extents: Vec<(u32, u32)> = Vec::new();
+            for run in runs.iter().take(most) {
+                // Fits: `left` began as a u32.
+                let len = run.len_bytes.min(left) as u32;
+                if len == 0 {
+                    break;
+                }
+                left -= u64::from(len);
+                extents.push((len, run.flags));
             }
-        }
-        if one_extent {
-            merged.truncate(1);
-        }
-        let bytes = 4 + 8 * merged.len() as u32;
-        self.put_chunk_head(to.cookie, chunk::DONE, chunk::BLOCK_STATUS, bytes);
-        self.put_bytes(&BASE_ALLOCATION_ID.to_be_bytes());
-        for (len, allocated) in merged {
-            let state = if allocated { 0 } else { STATE_HOLE | STATE_ZERO };
-            self.put_bytes(&len.to_be_bytes());
-            self.put_bytes(&state.to_be_bytes());
+            let flags = if index + 1 == statuses.len() { chunk::DONE } else { 0 };
+            self.put_chunk_head(to.cookie, flags, chunk::BLOCK_STATUS, 4 + 8 * extents.len() as u32);
+            self.put_bytes(&context.to_be_bytes());
+            for (len, flags) in extents {
+                self.put_bytes(&len.to_be_bytes());
+                self.put_bytes(&flags.to_be_bytes());
+            }
         }
         self.end_reply(to);
     }
@@ -316,7 +322,8 @@ mod tests {
         Error(String),
         /// Blocks: zero or not, each cut into pieces of this size.
         Data(Vec<bool>, usize, bool),
-        Extents(Vec<(u64, bool)>, bool),
+        /// Of each context: sectors of each run, from the range's beginning on.
+        Statuses(Vec<Vec<u64>>, bool),
     }
 
     fn any_put() -> impl Strategy<Value = Put> {
@@ -325,12 +332,17 @@ mod tests {
             "[a-zß]{0,50}".prop_map(Put::Error),
             (vec(any::<bool>(), 1..40), prop_oneof![Just(512_usize), Just(4096), Just(10000)], any::<bool>())
                 .prop_map(|(blocks, piece, df)| Put::Data(blocks, piece, df)),
-            (vec((1..5000_u64, any::<bool>()), 1..20), any::<bool>()).prop_map(|(e, one)| Put::Extents(e, one)),
+            (vec(vec(1..5000_u64, 1..20), 1..4), any::<bool>()).prop_map(|(runs, one)| Put::Statuses(runs, one)),
         ]
     }
 
     fn block_bytes(blocks: &[bool]) -> Vec<u8> {
         blocks.iter().flat_map(|zero| [u8::from(!zero) * 7; 4096]).collect()
+    }
+
+    fn status(context: u32, runs: &[u64]) -> Status {
+        let run = |(sectors, flags): (&u64, u32)| StateRun { len_bytes: sectors * 512, flags };
+        Status { context, runs: runs.iter().zip(context..).map(run).collect() }
     }
 
     fn put(output: &mut Output, cookie: u64, structured: bool, what: &Put) {
@@ -344,13 +356,10 @@ mod tests {
                 let pieces = pieces.map(|at| bytes.slice(at..bytes.len().min(at + piece))).collect();
                 output.put_data(to, 8192, pieces, *df);
             }
-            Put::Extents(_, _) if !structured => output.put_done(to),
-            Put::Extents(extents, one) => {
-                let extents: Vec<_> = extents
-                    .iter()
-                    .map(|(len, allocated)| Extent { len_bytes: len * 512, allocated: *allocated })
-                    .collect();
-                output.put_extents(to, &extents, 1 << 20, *one);
+            Put::Statuses(..) if !structured => output.put_done(to),
+            Put::Statuses(contexts, one) => {
+                let statuses: Vec<_> = contexts.iter().zip(1..).map(|(runs, context)| status(context, runs)).collect();
+                output.put_statuses(to, &statuses, 1 << 20, *one);
             }
         }
     }
@@ -390,7 +399,7 @@ mod tests {
             }
             return total - bytes.len();
         }
-        let mut data = Vec::new();
+        let (mut data, mut told) = (Vec::new(), 0);
         loop {
             let head = take(20);
             let (flags, kind) = (number(&head[4..6]), number(&head[6..8]) as u16);
@@ -406,12 +415,15 @@ mod tests {
                     assert_eq!(number(&body[..8]), 8192 + data.len() as u64);
                     data.resize(data.len() + number(&body[8..]) as usize, 0);
                 }
-                (chunk::BLOCK_STATUS, Put::Extents(extents, one)) => {
+                (chunk::BLOCK_STATUS, Put::Statuses(contexts, one)) => {
+                    told += 1;
+                    assert_eq!(number(&body[..4]), told);
                     let seen: Vec<_> = body[4..].chunks(8).map(|e| (number(&e[..4]), number(&e[4..]))).collect();
-                    let asked = extents.iter().map(|e| e.0 * 512).sum::<u64>().min(1 << 20);
+                    let asked = contexts[told as usize - 1].iter().map(|e| e * 512).sum::<u64>().min(1 << 20);
                     let covered: u64 = seen.iter().map(|e| e.0).sum();
                     assert!(if *one { seen.len() == 1 && covered <= asked } else { covered == asked });
-                    assert!(seen.windows(2).all(|w| w[0].1 != w[1].1), "neighbours not merged");
+                    assert!(seen.iter().zip(told..).all(|(run, flags)| run.1 == flags));
+                    assert_eq!(flags & 1 == 1, told == contexts.len() as u64);
                 }
                 other => panic!("{other:?}"),
             }

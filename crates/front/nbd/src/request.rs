@@ -46,13 +46,13 @@ impl Request {
         if self.command == cmd::WRITE { self.len_bytes } else { 0 }
     }
 
-    /// Memory that the request and its answer may take, roughly.
-    pub fn cost_bytes(&self) -> usize {
+    /// Memory that the request and its answer may take, roughly, where so many contexts are told of.
+    pub fn cost_bytes(&self, contexts: usize) -> usize {
         match self.command {
             cmd::READ | cmd::WRITE if self.len_bytes <= PAYLOAD_BYTES_MAX => {
                 self.len_bytes as usize + REQUEST_COST_BYTES
             }
-            cmd::BLOCK_STATUS => BLOCK_STATUS_COST_BYTES,
+            cmd::BLOCK_STATUS => BLOCK_STATUS_COST_BYTES * contexts.max(1),
             _ => REQUEST_COST_BYTES,
         }
     }
@@ -60,7 +60,7 @@ impl Request {
 
 /// Bookkeeping of any request.
 const REQUEST_COST_BYTES: usize = 512;
-/// [`STATUS_BYTES_MAX`] with every other block a hole: 65,536 extents of 16 bytes from the disk.
+/// [`STATUS_BYTES_MAX`] with every other block a hole: 65,536 extents of 16 bytes from the disk, for each context.
 const BLOCK_STATUS_COST_BYTES: usize = 1 << 20;
 /// Bytes of disk that one block status request is answered for, at most: an answer may cover less than was asked.
 pub const STATUS_BYTES_MAX: u32 = 256 << 20;
@@ -130,8 +130,8 @@ pub struct Terms {
     pub read_only: bool,
     /// Answers go in chunks.
     pub structured: bool,
-    /// `base:allocation` was selected.
-    pub base_allocation: bool,
+    /// So many metadata contexts were selected.
+    pub contexts: usize,
 }
 
 /// Judges a request.
@@ -154,11 +154,11 @@ pub fn plan(request: &Request, terms: &Terms) -> Plan {
         cmd::TRIM => Command::Trim { offset, len_bytes },
         cmd::CACHE => Command::Cache { offset, len_bytes },
         cmd::WRITE_ZEROES => Command::WriteZeroes { offset, len_bytes, keep_allocated: has(cflag::NO_HOLE) },
-        cmd::BLOCK_STATUS if terms.base_allocation => {
+        cmd::BLOCK_STATUS if terms.contexts > 0 => {
             Command::BlockStatus { offset, len_bytes: len_bytes.min(STATUS_BYTES_MAX), one_extent: has(cflag::REQ_ONE) }
         }
         cmd::BLOCK_STATUS => {
-            return Plan::Refuse(Errno::Invalid, "base:allocation was not negotiated");
+            return Plan::Refuse(Errno::Invalid, "no metadata context was negotiated");
         }
         _ => return Plan::Refuse(Errno::Invalid, "this server does not know the command"),
     };

@@ -143,7 +143,7 @@ where
         let mut moved = false;
         while let Poll::Ready(Some(done)) = Pin::new(&mut self.running).poll_next(cx) {
             moved = true;
-            self.running_cost_bytes -= done.request.cost_bytes();
+            self.running_cost_bytes -= done.request.cost_bytes(self.terms.contexts);
             if let Some(why) = done.is_abandoned() {
                 if self.writing {
                     tracing::info!(
@@ -155,7 +155,7 @@ where
                 }
                 continue;
             }
-            let to = address(&done.request, self.terms.structured);
+            let to = address(&done.request, &self.terms);
             self.record.count(|counters| {
                 if self.writing {
                     done.put(to, &mut self.output, counters);
@@ -225,12 +225,12 @@ where
     fn start(&mut self, incoming: Incoming) {
         match incoming.plan {
             Plan::Run(_) => {
-                self.running_cost_bytes += incoming.request.cost_bytes();
+                self.running_cost_bytes += incoming.request.cost_bytes(self.terms.contexts);
                 let task = (self.execute)(self.volume.clone(), incoming);
                 self.running.push(task);
             }
             Plan::Refuse(errno, text) => {
-                let to = address(&incoming.request, self.terms.structured);
+                let to = address(&incoming.request, &self.terms);
                 self.output.put_error(to, errno, text);
                 self.record.count(|c| {
                     c.requests += 1;
@@ -242,6 +242,7 @@ where
     }
 }
 
-fn address(request: &Request, structured: bool) -> Address {
-    Address { cookie: request.cookie, structured, cost_bytes: request.cost_bytes() }
+fn address(request: &Request, terms: &Terms) -> Address {
+    let cost_bytes = request.cost_bytes(terms.contexts);
+    Address { cookie: request.cookie, structured: terms.structured, cost_bytes }
 }

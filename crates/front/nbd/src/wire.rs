@@ -109,14 +109,20 @@ pub mod chunk {
     pub const DONE: u16 = 1;
 }
 
-/// The one metadata context that there is.
+/// The metadata context that every disk has.
 pub const BASE_ALLOCATION: &str = "base:allocation";
 /// The id that it gets on every connection.
 pub const BASE_ALLOCATION_ID: u32 = 1;
+/// With the name of an earlier moment behind it: what changed since, as QEMU tells it.
+pub const QEMU_DIRTY_BITMAP: &str = "qemu:dirty-bitmap:";
+/// With the name of an earlier moment behind it: the allocation that an overlay over a copy of that moment has.
+pub const CAIRN_CHANGED_SINCE: &str = "cairn:changed-since:";
 /// `base:allocation` flags: takes no space.
 pub const STATE_HOLE: u32 = 1 << 0;
 /// `base:allocation` flags: reads as zeros.
 pub const STATE_ZERO: u32 = 1 << 1;
+/// `qemu:dirty-bitmap` flags: may have changed.
+pub const STATE_DIRTY: u32 = 1 << 0;
 
 /// Longest string of the protocol, in bytes.
 pub const STRING_BYTES_MAX: usize = 4096;

@@ -1,21 +1,16 @@
 //! `cairn disk`.
 
 use cairn_api::v1::{
-    ChangedComponent, Disk, DiskAttach, DiskChange, DiskClone, DiskCreate, DiskDelete, DiskLimits, DiskMove,
-    DiskPolicySet, DiskRename, DiskResize, DiskSummary, ObjectRecord, Session, check_not_in_use,
+    ChangedComponent, Disk, DiskAttach, DiskChange, DiskClone, DiskCreate, DiskDelete, DiskMove, DiskPolicySet,
+    DiskRename, DiskResize, DiskSummary, ObjectRecord, Session, check_not_in_use,
 };
 use cairn_types::format_bytes;
 
 use super::{
-    Context, clone, latency, libvirt, usage, watch,
+    Context, clone, image, latency, libvirt, usage, watch,
     words::{health, role, state},
 };
-use crate::{
-    args::{Disk as Verb, Limits},
-    confirm::confirm,
-    fail::Fail,
-    output, units,
-};
+use crate::{args::Disk as Verb, confirm::confirm, fail::Fail, output, units};
 
 /// Carries out a verb.
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
@@ -31,6 +26,8 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
         }
         Verb::Xml(wanted) => return libvirt::run(context, wanted).await,
         Verb::Usage { disk } => return usage::disk(context, disk).await,
+        Verb::Export(wanted) => return image::export(context, wanted).await,
+        Verb::Import(wanted) => return image::import(context, wanted).await,
         Verb::Delete { disk, yes, force } => return delete(context, &disk, yes, force).await,
         Verb::Watch { disk, forever, interval_ms } => {
             return watch::disk(context, &disk, forever, interval_ms).await;
@@ -49,10 +46,10 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
         Verb::Flatten { disk, wait } => clone::flatten(context, &disk, wait).await?,
         Verb::Show { disk } => client.disk_show(disk).await?,
         Verb::Create { name, size, policy, host, limits } => {
-            let request = DiskCreate { name, size_bytes: size, policy, host, limits: wanted(limits) };
+            let request = DiskCreate { name, size_bytes: size, policy, host, limits: limits.into() };
             client.disk_create(&request).await?
         }
-        Verb::Set { disk, limits } => client.disk_set(disk, &wanted(limits)).await?,
+        Verb::Set { disk, limits } => client.disk_set(disk, &limits.into()).await?,
         Verb::SetPolicy { disk, policy, dry_run, force } => {
             let request = DiskPolicySet { policy, dry_run, force };
             let change = client.disk_policy_set(disk, &request).await?;
@@ -96,10 +93,6 @@ async fn delete(context: &Context, disk: &str, yes: bool, force: bool) -> Result
 /// Who has a disk open.
 fn sessions(disk: &Disk, between: &str) -> String {
     disk.sessions.iter().map(Session::to_string).collect::<Vec<_>>().join(between)
-}
-
-fn wanted(limits: Limits) -> DiskLimits {
-    DiskLimits { iops_limit: limits.iops_limit, bandwidth_limit_bytes_per_s: limits.bandwidth_limit }
 }
 
 fn list(disks: &[DiskSummary]) -> String {

@@ -10,6 +10,7 @@ mod disk;
 mod disk_group;
 mod health;
 mod host;
+mod image;
 mod inspect;
 mod latency;
 mod leaving;

@@ -50,7 +50,10 @@ pub struct Answer {
     pub data: Vec<(u64, Vec<u8>)>,
     /// Bytes that came as holes.
     pub holes: u64,
+    /// What `base:allocation` tells.
     pub extents: Vec<(u32, u32)>,
+    /// What other contexts tell, by their numbers.
+    pub told: Vec<(u32, Vec<(u32, u32)>)>,
     pub chunks: u32,
 }
 
@@ -232,8 +235,11 @@ impl Answer {
                 self.holes += u64::from(u32_at(8));
             }
             5 => {
-                assert_eq!(u32_at(0), 1, "the id of base:allocation");
-                self.extents = (4..body.len()).step_by(8).map(|at| (u32_at(at), u32_at(at + 4))).collect();
+                let extents = (4..body.len()).step_by(8).map(|at| (u32_at(at), u32_at(at + 4))).collect();
+                match u32_at(0) {
+                    1 => self.extents = extents,
+                    other => self.told.push((other, extents)),
+                }
             }
             0x8001 => {
                 self.error = u32_at(0);

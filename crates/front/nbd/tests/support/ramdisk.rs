@@ -7,7 +7,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
 use bytes::Bytes;
 use cairn_env::PageBuf;
-use cairn_volume::{Exports, Extent, ObjectId, Volume, VolumeError, VolumeInfo};
+use cairn_volume::{ChangedExtent, Exports, Extent, ObjectId, Volume, VolumeError, VolumeInfo};
 
 const BLOCK: u64 = 4096;
 
@@ -19,6 +19,8 @@ struct Inner {
     info: VolumeInfo,
     /// None is a hole; an empty run of zeros that keeps its space is `Some` zeros.
     blocks: Vec<Option<Bytes>>,
+    /// What it held at earlier moments, by name.
+    moments: Vec<(String, Vec<Option<Bytes>>)>,
     faults: Faults,
     step: u64,
     running: u64,
@@ -49,6 +51,7 @@ impl RamDisk {
                 description: format!("{name} in memory"),
             },
             blocks: vec![None; size_bytes.div_ceil(BLOCK) as usize],
+            moments: Vec::new(),
             faults: Faults::default(),
             step: 0,
             running: 0,
@@ -72,6 +75,13 @@ impl RamDisk {
     /// Whoever opens it from now on may not change it.
     pub fn set_read_only(&self) {
         self.0.borrow_mut().info.read_only = true;
+    }
+
+    /// What changes from now on is known.
+    pub fn remember(&self, moment: &str) {
+        let mut inner = self.0.borrow_mut();
+        let held = inner.blocks.clone();
+        inner.moments.push((moment.to_owned(), held));
     }
 
     pub fn grow(&self, size_bytes: u64) {
@@ -209,6 +219,15 @@ impl Inner {
         };
         parts(offset, len).map(extent).collect()
     }
+
+    fn changes(&self, moment: &str, offset: u64, len: u64) -> Vec<ChangedExtent> {
+        let held = &self.moments.iter().find(|(name, _)| name == moment).expect("one that was told").1;
+        let extent = |(block, _, len): (usize, usize, usize)| ChangedExtent {
+            len_bytes: len as u64,
+            changed: held.get(block).unwrap_or(&None) != &self.blocks[block],
+        };
+        parts(offset, len).map(extent).collect()
+    }
 }
 
 impl Volume for RamDisk {
@@ -239,6 +258,15 @@ impl Volume for RamDisk {
     }
     fn block_status(&self, offset: u64, len: u64) -> impl Future<Output = Result<Vec<Extent>, VolumeError>> + 'static {
         self.clone().request(offset, len, move |i| i.extents(offset, len))
+    }
+    fn changed_since(
+        &self,
+        moment: &str,
+        offset: u64,
+        len: u64,
+    ) -> impl Future<Output = Result<Vec<ChangedExtent>, VolumeError>> + 'static {
+        let moment = moment.to_owned();
+        self.clone().request(offset, len, move |i| i.changes(&moment, offset, len))
     }
     fn cache(&self, offset: u64, len: u64) -> impl Future<Output = Result<(), VolumeError>> + 'static {
         self.clone().request(offset, len, |_| ())
@@ -271,6 +299,10 @@ impl Exports for RamDisks {
     }
     fn is_read_only(&self, name: &str) -> bool {
         self.0.borrow().get(name).is_some_and(|disk| disk.info().read_only)
+    }
+    fn earlier_moments(&self, name: &str) -> impl Future<Output = Vec<String>> + 'static {
+        let known = |disk: &RamDisk| disk.0.borrow().moments.iter().map(|(name, _)| name.clone()).collect();
+        std::future::ready(self.0.borrow().get(name).map(known).unwrap_or_default())
     }
     fn open(&self, name: &str) -> impl Future<Output = Result<Option<RamDisk>, VolumeError>> + 'static {
         let found = self.0.borrow().get(name).cloned();
