@@ -159,7 +159,7 @@ impl Work<'_> {
         let (client, name) = (&context.client, format!("export-{now}"));
         let full = format!("{}@{name}", self.disk);
         eprintln!("snapshot {full} is taken for it, and deleted afterwards");
-        let request = SnapshotCreate { name, disks: vec![self.disk.clone()] };
+        let request = SnapshotCreate { name, disks: vec![self.disk.clone()], locked_for_s: 0 };
         let done = interrupt::unless(async {
             let taken = client.snapshot_create(&request).await?;
             let taken = taken.first().ok_or_else(|| Fail::refused("the cluster took no snapshot"))?;
