@@ -51,6 +51,9 @@ mod tests {
             id: id.into(),
             created_unix_ms: 0,
             size_bytes: 1,
+            clones: Vec::new(),
+            locked_until_unix_ms: None,
+            schedule: None,
         };
         let info = |names: &[&str]| {
             let bitmaps: Vec<Value> = names.iter().map(|name| json!({ "name": name })).collect();
