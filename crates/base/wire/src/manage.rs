@@ -67,6 +67,10 @@ pub enum OwnerCommand {
         created_unix_ms: u64,
         /// Changes must have been held all the time since [`Self::Hold`] with this number: so it is of the same moment as those of other disks.
         held: Option<u64>,
+        /// It is locked for so long, by the owner's clock of the day; 0: it is not.
+        locked_for_ms: u64,
+        /// The run of a schedule that takes it. One that was taken in that run by this name is not taken again, whatever its id.
+        slot_unix_s: Option<u64>,
     },
     /// Let no change begin until a snapshot was taken with this number, for so long at most; answered when nothing is under way.
     Hold {
@@ -99,6 +103,13 @@ pub enum OwnerCommand {
         /// It.
         name: String,
     },
+    /// Lock a snapshot, or for longer than it is.
+    LockSnapshot {
+        /// Which.
+        id: SnapshotId,
+        /// For so long from now, by the owner's clock of the day.
+        for_ms: u64,
+    },
 }
 
 impl OwnerCommand {
@@ -111,7 +122,8 @@ impl OwnerCommand {
             | Self::DeleteSnapshot { .. }
             | Self::PinSnapshot { .. }
             | Self::Flatten
-            | Self::Rename { .. } => true,
+            | Self::Rename { .. }
+            | Self::LockSnapshot { .. } => true,
             Self::Status
             | Self::Grow { .. }
             | Self::Limit { .. }

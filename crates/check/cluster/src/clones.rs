@@ -68,7 +68,7 @@ impl Cluster {
         let copied = self.clones.borrow().get(name)?.borrow().clone();
         let at = self.up_from(host).ok()?;
         let (snapshot, made) = (format!("c-{number}"), format!("clone-x{number}"));
-        let take = v1::SnapshotCreate { name: snapshot.clone(), disks: vec![name.to_owned()] };
+        let take = v1::SnapshotCreate { name: snapshot.clone(), disks: vec![name.to_owned()], locked_for_s: 0 };
         let taken = self.manage(at, async move |node| node.snapshot_create(take).await).await;
         self.extra_disks.borrow_mut().insert(made.clone());
         let request = v1::DiskClone { name: made.clone(), ..v1::DiskClone::default() };

@@ -30,7 +30,7 @@ use futures::{
 use crate::{
     copied::Clones,
     directory::{TroubledWay, way_to},
-    held::Snapshots,
+    held::{Schedules, Snapshots},
     model::Model,
     options::{CLUSTER, node_options},
     release::Release,
@@ -289,6 +289,8 @@ pub struct Cluster {
     pub snapshots: Rc<Snapshots>,
     /// Clones that were made, and what they hold.
     pub clones: Rc<Clones>,
+    /// Schedules that were made.
+    pub schedules: Rc<Schedules>,
     /// Hosts that were forgotten, whether or not they were taken in again.
     pub forgotten: Rc<RefCell<BTreeSet<usize>>>,
     /// The block of every disk whose story is told (`CAIRN_SIM_WATCH`).
@@ -348,6 +350,7 @@ impl Cluster {
             extra_disks: Rc::default(),
             snapshots: Rc::default(),
             clones: Rc::default(),
+            schedules: Rc::default(),
             forgotten: Rc::default(),
             watched: Rc::new(Cell::new(std::env::var("CAIRN_SIM_WATCH").ok().and_then(|text| text.parse().ok()))),
             models: Rc::default(),

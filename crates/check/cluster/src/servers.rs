@@ -133,6 +133,7 @@ impl Spread {
                 let host = self.one(host, disk);
                 What::Snapshot { disk, host, all, back, stays, clones, flattens }
             }
+            What::Schedule { host, keep, locked } => What::Schedule { host: self.one(host, 0), keep, locked },
             What::Move { disk, from } => What::Move { disk, from: self.one(from, 0) },
             What::Scrub { host } => What::Scrub { host: self.one(host, 0) },
             What::Drain { host, group } => What::Drain { host: self.one(host, 0), group },

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cairn_geometry::moving_at;
 use cairn_types::{
     Ancestry, ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Parent,
-    Past, Policy, Redundancy, Role, Seat, Snapshot, SnapshotId,
+    Past, Policy, Redundancy, Role, Seat, Snapshot, SnapshotId, scheduled_name,
 };
 use cairn_votes::{
     ChangeKind, IllegalChange, accessible, check_change, has_majority, redundancy, tolerates, votes_needed,
@@ -215,6 +215,8 @@ fn a_snapshot_stays_as_it_was_taken() {
         size_bytes: 1 << 30,
         cut: op(n),
         pinned: false,
+        locked_until_unix_ms: 7,
+        slot_unix_s: None,
     };
     let with = |decided, snapshots: &[Snapshot]| {
         let past = Some(Past { snapshots: snapshots.to_vec(), goes_back_to: None });
@@ -225,6 +227,10 @@ fn a_snapshot_stays_as_it_was_taken() {
     let renamed = with(5, &[Snapshot { name: "other".into(), ..snapshot(3) }]);
     let twice = with(5, &[snapshot(3), Snapshot { id: SnapshotId(9), ..snapshot(3) }]);
     let pinned = with(5, &[Snapshot { pinned: true, ..snapshot(3) }]);
+    let locked = |locked_until_unix_ms| with(5, &[Snapshot { locked_until_unix_ms, ..snapshot(3) }]);
+    let pinned_and_locked =
+        |locked_until_unix_ms| with(5, &[Snapshot { pinned: true, locked_until_unix_ms, ..snapshot(3) }]);
+    let of_a_run = with(5, &[Snapshot { slot_unix_s: Some(1), name: scheduled_name("s", 1), ..snapshot(3) }]);
     let shorter = with(5, &[Snapshot { size_bytes: 512, ..snapshot(3) }]);
     let rows = [
         ("the first one", &with(5, &[]), &one, true),
@@ -241,6 +247,12 @@ fn a_snapshot_stays_as_it_was_taken() {
         ("with clones, and the disk", &pinned, &ObjectConfig { deleted: true, ..with(5, &[]) }, true),
         ("another name", &one, &renamed, false),
         ("one name twice", &one, &twice, false),
+        ("locked for longer", &one, &locked(8), true),
+        ("locked for shorter", &one, &locked(6), false),
+        ("a locked one gets a clone", &locked(8), &pinned_and_locked(8), true),
+        ("one gets a clone, and a shorter lock", &locked(8), &pinned_and_locked(7), false),
+        ("locked for shorter once it has no clone", &pinned_and_locked(8), &locked(7), false),
+        ("of a run after all", &one, &of_a_run, false),
         ("of another size", &with(5, &[]), &shorter, false),
     ];
     for (what, base, next, is_legal) in rows {

@@ -17,6 +17,7 @@ mod policy;
 mod policy_edit;
 mod record;
 mod resync;
+mod schedule;
 mod scrub;
 mod session;
 mod snapshot;
@@ -31,6 +32,6 @@ pub use cairn_metrics::{
 // All that a noun has is the API's: a new type is named in its own file only.
 pub use self::{
     cache::*, clone::*, cluster::*, counters::*, device::*, disk::*, disk_group::*, explain::*, health::*, host::*,
-    latency::*, members::*, name::*, policy::*, policy_edit::*, record::*, resync::*, scrub::*, session::*,
-    snapshot::*, upgrade::*, usage::*, what_if::*,
+    latency::*, members::*, name::*, policy::*, policy_edit::*, record::*, resync::*, schedule::*, scrub::*,
+    session::*, snapshot::*, upgrade::*, usage::*, what_if::*,
 };

@@ -24,6 +24,7 @@ mod refusals;
 mod resyncs;
 mod rows;
 mod rows_space;
+mod schedules;
 mod scrubs;
 mod servers;
 mod slow;
@@ -181,6 +182,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         clones::all(),
         snapshots::all(),
         of_snapshots::all(),
+        schedules::all(),
         servers::all(),
         forgets::all(),
         growth::all(),

@@ -21,6 +21,7 @@ mod records;
 mod remote;
 mod rename;
 mod reserve;
+mod schedules;
 mod scrub;
 mod sessions;
 mod snapshots;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::CatalogueEntry;
 use cairn_env::Env;
+use cairn_owner::check_delete_snapshot;
 use cairn_types::{Feature, ObjectId, Snapshot, SnapshotId};
 use cairn_volume::VolumeError;
 use cairn_wire::OwnerCommand;
@@ -62,7 +63,15 @@ impl<E: Env> Node<E> {
             Ok(()) => {
                 self.take(
                     &disks,
-                    OwnerCommand::TakeSnapshot { id, name: request.name.clone(), created_unix_ms: now, held },
+                    OwnerCommand::TakeSnapshot {
+                        id,
+                        name: request.name.clone(),
+                        created_unix_ms: now,
+                        held,
+                        // What came of an attempt that fails is deleted again: locks follow when all have it.
+                        locked_for_ms: 0,
+                        slot_unix_s: None,
+                    },
                 )
                 .await
             }
@@ -76,6 +85,9 @@ impl<E: Env> Node<E> {
             self.everywhere(&disks, &OwnerCommand::DeleteSnapshot { id }).await;
             return Err(error);
         }
+        if request.locked_for_s > 0 {
+            self.lock(&disks, (id, &request.name), request.locked_for_s).await?;
+        }
         let mut all = Vec::with_capacity(disks.len());
         for (object, entry) in &disks {
             let config = self.config_of(*object, entry).await?;
@@ -85,10 +97,52 @@ impl<E: Env> Node<E> {
         Ok(all)
     }
 
+    /// Locks what was just taken.
+    async fn lock(&self, disks: &Disks, (id, name): (SnapshotId, &str), for_s: u64) -> ApiResult<()> {
+        let command = OwnerCommand::LockSnapshot { id, for_ms: for_s * 1000 };
+        for ((_, entry), answer) in disks.iter().zip(self.everywhere(disks, &command).await) {
+            answer.map_err(|error| {
+                let disk = entry.name.as_str();
+                let text = format!("the snapshot was taken, and is not locked at disk {disk}: {}", error.message);
+                let again = format!("Lock it with `cairn snapshot lock {disk}@{name}`");
+                ApiError { message: text, ..error }.remedy(again)
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn snapshot_lock(&self, snapshot: String, request: v1::SnapshotLock) -> ApiResult<v1::Snapshot> {
+        request.validate()?;
+        let (object, entry, found) = self.known_snapshot(&snapshot).await?;
+        let command = OwnerCommand::LockSnapshot { id: found.id, for_ms: request.for_s * 1000 };
+        let status = self.to_owner(object, &entry.hint_hosts, command).await?;
+        let locked = status.config.past.as_ref().and_then(|past| past.snapshot(found.id));
+        let locked = locked.ok_or_else(|| ApiError::conflict(format!("snapshot {snapshot} was deleted meanwhile")))?;
+        Ok(shown(entry.name.as_str(), locked))
+    }
+
     pub(crate) async fn snapshot_delete(&self, snapshot: String) -> ApiResult<()> {
         let (object, entry, found) = self.known_snapshot(&snapshot).await?;
+        self.delete_known(object, &entry, &found).await
+    }
+
+    /// Deletes a snapshot that a disk has, or had a moment ago.
+    ///
+    /// # Errors
+    /// It is locked; it has clones, which is a conflict; the owner or the directory is away.
+    pub(crate) async fn delete_known(
+        &self,
+        object: ObjectId,
+        entry: &CatalogueEntry,
+        found: &Snapshot,
+    ) -> ApiResult<()> {
         let closed = match found.pinned {
-            true => Some(self.unpin(object, &entry, found.id).await?),
+            true => {
+                // Its owner judges that too, once it has no pin any more.
+                let now = self.knows_the_day().then(|| self.day_unix_ms());
+                check_delete_snapshot(found, now).map_err(|why| ApiError::refused(why.to_string()))?;
+                Some(self.unpin(object, entry, found.id).await?)
+            }
             false => None,
         };
         let deleted = self.to_owner(object, &entry.hint_hosts, OwnerCommand::DeleteSnapshot { id: found.id }).await;
@@ -116,7 +170,14 @@ impl<E: Env> Node<E> {
                 let now = self.inner.env.unix_ms();
                 let name = format!("before-rollback-{}", now / 1000);
                 let id = SnapshotId(self.inner.env.random_u64());
-                let take = OwnerCommand::TakeSnapshot { id, name: name.clone(), created_unix_ms: now, held: None };
+                let take = OwnerCommand::TakeSnapshot {
+                    id,
+                    name: name.clone(),
+                    created_unix_ms: now,
+                    held: None,
+                    locked_for_ms: 0,
+                    slot_unix_s: None,
+                };
                 self.to_owner(object, &entry.hint_hosts, take).await.map_err(|error| {
                     let text = format!("what the disk has now cannot be kept: {}", error.message);
                     ApiError { message: text, ..error }
@@ -214,5 +275,7 @@ fn shown(disk: &str, snapshot: &Snapshot) -> v1::Snapshot {
         created_unix_ms: snapshot.created_unix_ms,
         size_bytes: snapshot.size_bytes,
         clones: Vec::new(),
+        locked_until_unix_ms: Some(snapshot.locked_until_unix_ms).filter(|until| *until > 0),
+        schedule: snapshot.schedule().map(str::to_owned),
     }
 }

@@ -145,8 +145,16 @@ mod tests {
             votes: 1,
             state: *state,
         };
-        let snapshot =
-            Snapshot { id: SnapshotId(1), name: "a".into(), created_unix_ms: 7, size_bytes: 1 << 20, cut: OpId::ZERO, pinned: false };
+        let snapshot = Snapshot {
+            id: SnapshotId(1),
+            name: "a".into(),
+            created_unix_ms: 7,
+            size_bytes: 1 << 20,
+            cut: OpId::ZERO,
+            pinned: false,
+            locked_until_unix_ms: 0,
+            slot_unix_s: None,
+        };
         ObjectConfig {
             object: ObjectId(1),
             name: "vm-1".into(),
