@@ -31,7 +31,6 @@ use crate::{
     owner::{
         Owned,
         differences::{Parts, Verdict, differences, differing, mixed},
-        write::Body,
     },
 };
 

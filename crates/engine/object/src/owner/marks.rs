@@ -22,10 +22,7 @@ use crate::{
     copies::For,
     event::ObjectEvent,
     local_store::LocalStore,
-    owner::{
-        Ended, Owned,
-        write::{Body, Lock},
-    },
+    owner::{Ended, Owned, write::Lock},
 };
 
 /// What the copies in sync say of a block.
