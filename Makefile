@@ -11,6 +11,7 @@
 #   make fuzz      every fuzz target for ten minutes, two at a time: half an hour (docs/fuzz.md)
 #   make test-upgrade  the release before this one, built from its tag, and an upgrade of four hosts from it, under load: a build and ten minutes
 #   make last-batches  2,000 times all hosts die and a bit of the end of one log is flipped (docs/adr/0022); an hour beside other work
+#   make snapshots-of-guests  a minute of snapshots of ext4 and xfs in a guest, each second, while hosts die; guests look at each: five minutes
 #   make bench     docs/bench/speed-floor.md, of those: half an hour; ARGS="--help" tells how to have less of it
 #   make bench-failures  docs/bench/failures.md, of those: stalls and rebuilds when hosts die; seven minutes
 #   make bench-sizes  docs/bench/sizes.md: devices of up to 4 TiB, ten of them at once, as files that are mostly holes; an hour; ARGS=--quick: three minutes
@@ -24,7 +25,7 @@
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build dist packages test test-unit test-e2e test-upgrade last-batches demo sim canaries fuzz bench bench-changes bench-clones bench-failures bench-layouts bench-openings bench-rows bench-scaling bench-sizes bench-snapshots verify fix
+.PHONY: help setup build dist packages test test-unit test-e2e test-upgrade last-batches snapshots-of-guests demo sim canaries fuzz bench bench-changes bench-clones bench-failures bench-layouts bench-openings bench-rows bench-scaling bench-sizes bench-snapshots verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -61,6 +62,10 @@ test-upgrade: setup
 last-batches: setup
 	$(CARGO) build --release --locked -p cairnd -p cairn-cli
 	CAIRN_E2E_TRIALS=2000 $(CARGO) test --release --locked -p cairn-e2e --test last_batches -- --nocapture
+
+snapshots-of-guests: setup
+	$(CARGO) build --release --locked -p cairnd -p cairn-cli
+	CAIRN_E2E_SECONDS=60 $(CARGO) test --release --locked -p cairn-e2e --test snapshots_guests -- --nocapture
 
 bench-changes: setup
 	$(CARGO) build --release --locked --workspace --bins

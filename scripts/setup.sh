@@ -6,16 +6,16 @@
 # Not here  the Rust toolchain: cargo must be there (rustup reads rust-toolchain.toml, if there is one)
 set -euo pipefail
 
-# Why each is there: fio, libnbd-bin (nbdinfo, nbdcopy), nbdkit and qemu-utils drive and measure the NBD door; QEMU, a kernel, busybox and
-# e2fsprogs make the guests of the VM tests, and its storage daemon (qemu-system-common) is another server of vhost-user; etcd is the
-# directory of a real cluster; protoc compiles the etcd client's messages; iproute2 makes the network namespaces; python3 runs the
-# benchmark; chromium, with a font, shows the reports of studies and measures whether their pictures can be read;
-# prometheus has promtool, which checks the metrics; libvirt runs machines on what `cairn disk xml` prints.
+# Why each is there: fio, libnbd-bin (nbdinfo, nbdcopy), nbdkit and qemu-utils drive and measure the NBD door; QEMU, a kernel and busybox
+# make the guests of the VM tests, e2fsprogs and xfsprogs their file systems, and QEMU's storage daemon (qemu-system-common) is another
+# server of vhost-user; etcd is the directory of a real cluster; protoc compiles the etcd client's messages; iproute2 makes the network
+# namespaces; python3 runs the benchmark; chromium, with a font, shows the reports of studies and measures whether their pictures can be
+# read; prometheus has promtool, which checks the metrics; libvirt runs machines on what `cairn disk xml` prints.
 packages=(
     make gcc
     fio libnbd-bin nbdkit qemu-utils qemu-system-x86 qemu-system-common
     etcd-server etcd-client protobuf-compiler libprotobuf-dev
-    e2fsprogs iproute2 busybox-static linux-image-cloud-amd64 python3
+    e2fsprogs xfsprogs iproute2 busybox-static linux-image-cloud-amd64 python3
     chromium fonts-dejavu-core
     prometheus
     libvirt-daemon-system libvirt-clients

@@ -11,7 +11,7 @@ use crate::{
     Cluster, Outcome,
     process::Process,
     tools::{run, tool},
-    vm::{boot_files, wait_console},
+    vm::{files_guest, wait_console},
     wait_until,
 };
 
@@ -61,7 +61,7 @@ impl Libvirt {
         command.args(["-m", "--propagation", "private", "sh", "-c", START]);
         let libvirt = Self { daemon: Process::start(&command, &cluster.logs.join("libvirtd.log"))? };
         wait_until("libvirtd answers", UP_LIMIT, || libvirt.virsh(&["version"]).map(drop))?;
-        let (kernel, initramfs) = boot_files(&cluster.folder)?;
+        let (kernel, initramfs) = files_guest(&cluster.folder)?;
         for (from, to) in [(kernel, "kernel"), (initramfs, "initramfs")] {
             fs::copy(&from, libvirt.file(to)).map_err(|e| format!("copy {}: {e}", from.display()))?;
         }

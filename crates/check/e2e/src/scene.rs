@@ -1,6 +1,7 @@
 //! What most tests begin with: a disk, a load with a shadow model on its beginning, fio behind it.
 
 use std::{
+    ops::Range,
     thread,
     time::{Duration, Instant},
 };
@@ -12,6 +13,7 @@ use crate::{
     pattern::{self, SECTOR},
     process::Process,
     tools::load_time,
+    wait::check,
 };
 
 /// MiB of the disk.
@@ -20,6 +22,9 @@ pub const DISK_MIB: u64 = 1024;
 pub const LOAD_MIB: u64 = 64;
 /// Its name.
 pub const DISK: &str = "vm-1";
+
+/// What fills disks.
+const FILL: u64 = 2;
 
 /// What a scene is to have.
 #[derive(Debug, Clone)]
@@ -96,7 +101,7 @@ impl Scene {
     pub fn goes_on(&self, cluster: &Cluster, what: &str, limit: Duration) -> Outcome<()> {
         let (begin, before) = (Instant::now(), self.load.done());
         crate::wait_until(&format!("I/O of {} goes on {what}", self.disk), limit, || {
-            crate::wait::check(self.load.done() > before + 8, || "no answers".into())
+            check(self.load.done() > before + 8, || "no answers".into())
         })?;
         cluster.say(format!("I/O of {} goes on {what} ({:.2} s)", self.disk, begin.elapsed().as_secs_f64()));
         Ok(())
@@ -139,7 +144,7 @@ impl Ended {
         report.clean()?;
         let longest = report.longest.0.max(self.fio.longest);
         cluster.say(format!("LONGEST STALL {:.2} s (bound {} s)", longest.as_secs_f64(), stall_max.as_secs()));
-        crate::wait::check(longest <= stall_max, || format!("I/O stalled for {:.2} s", longest.as_secs_f64()))
+        check(longest <= stall_max, || format!("I/O stalled for {:.2} s", longest.as_secs_f64()))
     }
 }
 
@@ -148,17 +153,54 @@ impl Ended {
 /// # Errors
 /// What the host answered.
 pub fn fill(cluster: &Cluster, n: u8, from_mib: u64, mib: u64) -> Outcome<()> {
-    let target = Target::Unix(cluster.host(n).nbd_socket());
-    let mut client = NbdClient::connect(&target, DISK, Duration::from_secs(20)).map_err(|e| e.to_string())?;
-    let mut data = vec![0; 1 << 20];
-    for at in from_mib..from_mib + mib {
-        for (number, sector) in data.chunks_mut(SECTOR).enumerate() {
-            pattern::fill(sector, 2, at * 2048 + number as u64, 1);
-        }
-        client.write(at << 20, &data).map_err(|e| format!("fill the disk at {at} MiB: {e}"))?;
-    }
+    write_version(cluster, n, DISK, from_mib..from_mib + mib, 1)?;
     cluster.say(format!("{mib} MiB more are written"));
     Ok(())
+}
+
+/// Writes a version of these MiB through host `n`.
+///
+/// # Errors
+/// What the host answered.
+pub fn write_version(cluster: &Cluster, n: u8, disk: &str, mib: Range<u64>, version: u32) -> Outcome<()> {
+    let mut client = open(cluster, n, disk)?;
+    for at in mib {
+        client.write(at << 20, &mib_of(at, version)).map_err(|e| format!("write {disk} at {at} MiB: {e}"))?;
+    }
+    Ok(())
+}
+
+/// Whether an export has a version of these MiB at host `n`.
+///
+/// # Errors
+/// Where it does not, or what the host answered.
+pub fn has_version(cluster: &Cluster, n: u8, export: &str, mib: Range<u64>, version: u32) -> Outcome<()> {
+    let mut client = open(cluster, n, export)?;
+    let mut data = vec![0; 1 << 20];
+    for at in mib {
+        client.read(at << 20, &mut data).map_err(|e| format!("read {export} at {at} MiB: {e}"))?;
+        let want = mib_of(at, version);
+        let wrong = data.chunks(SECTOR).zip(want.chunks(SECTOR)).find(|(is, want)| is != want);
+        check(wrong.is_none(), || {
+            let [is, want] =
+                wrong.map_or([&[][..]; 2], |(is, want)| [is, want]).map(|bytes| pattern::name(bytes, FILL));
+            format!("{export} at h{n}, {at} MiB: {is} in the place of {want}")
+        })?;
+    }
+    Ok(())
+}
+
+fn open(cluster: &Cluster, n: u8, export: &str) -> Outcome<NbdClient> {
+    let target = Target::Unix(cluster.host(n).nbd_socket());
+    NbdClient::connect(&target, export, Duration::from_secs(20)).map_err(|e| format!("{export} at h{n}: {e}"))
+}
+
+fn mib_of(at: u64, version: u32) -> Vec<u8> {
+    let mut data = vec![0; 1 << 20];
+    for (number, sector) in data.chunks_mut(SECTOR).enumerate() {
+        pattern::fill(sector, FILL, at * 2048 + number as u64, version);
+    }
+    data
 }
 
 /// The NBD sockets of hosts.

@@ -29,6 +29,8 @@ const PACKAGES: &[(&str, &str)] = &[
     ("mkfs.ext4", "e2fsprogs"),
     ("e2fsck", "e2fsprogs"),
     ("debugfs", "e2fsprogs"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("xfs_repair", "xfsprogs"),
     ("busybox", "busybox-static"),
     ("modprobe", "kmod"),
     ("libvirtd", "libvirt-daemon-system"),

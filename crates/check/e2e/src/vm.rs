@@ -1,16 +1,14 @@
-//! A real guest: QEMU (TCG, so that no /dev/kvm is needed) with Debian's cloud kernel and an initramfs made here.
+//! A real guest: QEMU (TCG, so that no /dev/kvm is needed) with a kernel of Debian, and a console that the test reads.
 //!
-//! The guest looks at its disk. Without a file system it makes one, writes files with their checksums (a line on the console after
-//! each), and reboots. With one it checks it (e2fsck -fn), compares all checksums, and powers off. While it writes the files it
-//! writes small blocks and reads others beside them without a pause: whenever a fault comes, something is under way, and what is
-//! answered overtakes what is not.
+//! The guest of most tests looks at its disk. Without a file system it makes one, writes files with their checksums (a line on the
+//! console after each), and reboots. With one it checks it (e2fsck -fn), compares all checksums, and powers off. While it writes the
+//! files it writes small blocks and reads others beside them without a pause: whenever a fault comes, something is under way, and
+//! what is answered overtakes what is not.
 //!
-//! Assumes     linux-image-cloud-amd64 in /boot and /lib/modules: virtio and virtio_blk as modules, ext4 built in
-//! Not here    faults: the test makes them between two lines of the console
+//! Not here    faults: the test makes them between two lines of the console; what a guest boots (`initramfs`)
 
 use std::{
     fs,
-    os::unix::fs::{PermissionsExt as _, symlink},
     path::{Path, PathBuf},
     process::Command,
     time::Duration,
@@ -18,8 +16,9 @@ use std::{
 
 use crate::{
     Outcome,
+    initramfs::{Job, boot_files},
     process::{Process, tail},
-    tools::{run, tool},
+    tools::tool,
     wait::wait_until,
 };
 
@@ -31,18 +30,14 @@ const MEMORY_MIB: u32 = 256;
 /// Queues of a disk on vhost-user, and processors of its guest.
 const VHOST_USER_QUEUES: usize = 2;
 
-const INIT: &str = r#"#!/bin/busybox sh
-/bin/busybox mount -t devtmpfs dev /dev
-/bin/busybox mount -t proc proc /proc
-exec </dev/ttyS0 >/dev/ttyS0 2>&1
-export PATH=/bin
-for module in $(cat /modules/order); do insmod /modules/$module; done
-tries=0
-while [ ! -b /dev/vda ] && [ $tries -lt 100 ]; do sleep 0.1; tries=$((tries + 1)); done
+/// What a guest does with its only disk.
+const FILES: Job<'_> =
+    Job { script: SCRIPT, programs: &["mkfs.ext4", "e2fsck"], modules: &["virtio_pci", "virtio_blk"], files: &[] };
+
+const SCRIPT: &str = r#"wait_for /dev/vda
 pause=0.3
 for word in $(cat /proc/cmdline); do case $word in cairn.pause=*) pause=${word#*=} ;; esac; done
 magic=$(dd if=/dev/vda bs=1 skip=1080 count=2 2>/dev/null | hexdump -v -e '2/1 "%02x"')
-fail() { echo "GUEST: failed: $1"; poweroff -f; sleep 60; }
 if [ "$magic" = 53ef ]; then
     e2fsck -fn /dev/vda || fail "the file system is not clean"
     echo "GUEST: fsck clean"
@@ -104,10 +99,7 @@ impl Attached<'_> {
     fn attach(&self, command: &mut Command) {
         match self {
             Self::Nbd { socket, export } => {
-                command.arg("-blockdev").arg(format!(
-                    "driver=nbd,node-name=disk,server.type=unix,server.path={},export={export},reconnect-delay=60",
-                    socket.display()
-                ));
+                command.arg("-blockdev").arg(nbd_node("disk", socket, export));
                 command.args(["-device", "virtio-blk-pci,drive=disk"]);
             }
             Self::VhostUser { socket } => {
@@ -121,6 +113,12 @@ impl Attached<'_> {
             }
         }
     }
+}
+
+/// An NBD export as a node of QEMU's block layer. Requests fail when there is no server for 60 s.
+pub fn nbd_node(name: &str, socket: &Path, export: &str) -> String {
+    let socket = socket.display();
+    format!("driver=nbd,node-name={name},server.type=unix,server.path={socket},export={export},reconnect-delay=60")
 }
 
 /// A running guest.
@@ -144,18 +142,31 @@ impl Guest {
     /// # Errors
     /// When the kernel is missing or QEMU cannot be started.
     pub fn boot_pausing(disk: Attached<'_>, folder: &Path, logs: &Path, pause_s: f64) -> Outcome<Self> {
-        let (kernel, initramfs) = boot_files(folder)?;
+        let mut machine = tool("qemu-system-x86_64");
+        machine.arg("-m").arg(MEMORY_MIB.to_string());
+        disk.attach(&mut machine);
+        Self::start(machine, &FILES, &format!("cairn.pause={pause_s}"), folder, logs)
+    }
+
+    /// Boots a machine, which is QEMU with its memory and devices, to do a job; `words` are for the kernel.
+    ///
+    /// # Errors
+    /// When the kernel is missing or QEMU cannot be started.
+    pub fn start(mut machine: Command, job: &Job<'_>, words: &str, folder: &Path, logs: &Path) -> Outcome<Self> {
+        let (kernel, initramfs) = boot_files(job, folder)?;
         let console = logs.join("console.log");
         let _ = fs::remove_file(&console);
-        let mut command = tool("qemu-system-x86_64");
-        command.args(["-accel", "tcg,thread=single", "-nodefaults", "-display", "none"]);
-        command.arg("-m").arg(MEMORY_MIB.to_string());
-        command.arg("-serial").arg(format!("file:{}", console.display()));
-        command.arg("-kernel").arg(&kernel).arg("-initrd").arg(&initramfs);
-        command.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 cairn.pause={pause_s}"));
-        disk.attach(&mut command);
-        let process = Process::start(&command, &logs.join("qemu.log"))?;
+        machine.args(["-accel", "tcg,thread=single", "-nodefaults", "-display", "none"]);
+        machine.arg("-serial").arg(format!("file:{}", console.display()));
+        machine.arg("-kernel").arg(&kernel).arg("-initrd").arg(&initramfs);
+        machine.arg("-append").arg(format!("console=ttyS0 quiet panic=-1 {words}"));
+        let process = Process::start(&machine, &logs.join("qemu.log"))?;
         Ok(Self { process, console })
+    }
+
+    /// The file with what it says.
+    pub fn console(&self) -> &Path {
+        &self.console
     }
 
     /// Waits until the guest has said `words`.
@@ -193,13 +204,12 @@ impl Guest {
     }
 }
 
-/// Kernel and initramfs of the guest; the latter is made in `folder`.
+/// Kernel and initramfs of the guest that has one disk; the latter is made in `folder`.
 ///
 /// # Errors
 /// When the kernel is missing.
-pub fn boot_files(folder: &Path) -> Outcome<(PathBuf, PathBuf)> {
-    let (kernel, version) = kernel()?;
-    Ok((kernel, initramfs(&version, folder)?))
+pub fn files_guest(folder: &Path) -> Outcome<(PathBuf, PathBuf)> {
+    boot_files(&FILES, folder)
 }
 
 /// Waits until the guest has said `words` on the console in this file; `ended` tells when nobody will write to it any more.
@@ -243,80 +253,4 @@ fn in_flight(table: &[u8]) -> usize {
         queue[HEAD..].chunks_exact(DESCRIPTOR).take(count)
     });
     descriptors.filter(|descriptor| descriptor[0] == 1).count()
-}
-
-/// The newest cloud kernel with its version.
-fn kernel() -> Outcome<(PathBuf, String)> {
-    let mut found: Vec<String> = fs::read_dir("/boot")
-        .map_err(|e| e.to_string())?
-        .flatten()
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .filter_map(|name| name.strip_prefix("vmlinuz-").filter(|v| v.ends_with("-cloud-amd64")).map(str::to_owned))
-        .collect();
-    found.sort();
-    let version = found.pop().ok_or("no /boot/vmlinuz-*-cloud-amd64: apt-get install linux-image-cloud-amd64")?;
-    Ok((PathBuf::from(format!("/boot/vmlinuz-{version}")), version))
-}
-
-/// busybox, the file system's tools with their libraries, the modules of virtio in their order, the script.
-fn initramfs(version: &str, folder: &Path) -> Outcome<PathBuf> {
-    let root = folder.join("initramfs");
-    let io = |e: std::io::Error| format!("cannot make the initramfs: {e}");
-    for name in ["bin", "dev", "proc", "mnt", "modules"] {
-        fs::create_dir_all(root.join(name)).map_err(io)?;
-    }
-    let busybox = PathBuf::from(tool("busybox").get_program());
-    fs::copy(&busybox, root.join("bin/busybox")).map_err(io)?;
-    for name in [
-        "mount",
-        "umount",
-        "cat",
-        "insmod",
-        "sleep",
-        "dd",
-        "hexdump",
-        "sha256sum",
-        "wc",
-        "seq",
-        "sync",
-        "poweroff",
-        "reboot",
-    ] {
-        let _ = symlink("busybox", root.join("bin").join(name));
-    }
-    for name in ["mkfs.ext4", "e2fsck"] {
-        let program = PathBuf::from(tool(name).get_program());
-        fs::copy(&program, root.join("bin").join(name)).map_err(io)?;
-        for library in run(tool("ldd").arg(&program))?.split_whitespace().filter(|word| word.starts_with('/')) {
-            let library = library.trim_end_matches(':');
-            let to = root.join(library.trim_start_matches('/'));
-            fs::create_dir_all(to.parent().ok_or("a library without a folder")?).map_err(io)?;
-            fs::copy(library, to).map_err(io)?;
-        }
-    }
-    let order = modules(version, &root)?;
-    fs::write(root.join("modules/order"), order.join("\n")).map_err(io)?;
-    fs::write(root.join("init"), INIT).map_err(io)?;
-    fs::set_permissions(root.join("init"), fs::Permissions::from_mode(0o755)).map_err(io)?;
-    let image = folder.join("initramfs.cpio");
-    let script = format!("cd {} && find . | busybox cpio -o -H newc >{} 2>/dev/null", root.display(), image.display());
-    run(tool("busybox").args(["sh", "-c", &script]))?;
-    Ok(image)
-}
-
-/// Copies the modules that a virtio disk on PCI needs; their names in the order of loading.
-fn modules(version: &str, root: &Path) -> Outcome<Vec<String>> {
-    let mut order: Vec<String> = Vec::new();
-    for wanted in ["virtio_pci", "virtio_blk"] {
-        let shown = run(tool("modprobe").args(["-S", version, "--show-depends", wanted]))?;
-        for path in shown.lines().filter_map(|line| line.strip_prefix("insmod ")) {
-            let path = Path::new(path.split_whitespace().next().unwrap_or_default());
-            let name = path.file_name().and_then(|name| name.to_str()).ok_or("a module without a name")?.to_owned();
-            if !order.contains(&name) {
-                fs::copy(path, root.join("modules").join(&name)).map_err(|e| format!("module {name}: {e}"))?;
-                order.push(name);
-            }
-        }
-    }
-    Ok(order)
 }
