@@ -147,13 +147,17 @@ pub enum Canary {
     CopiesProveNothing,
     /// A part goes over to another layout while guests' changes of it are under way.
     SwapEarly,
+    /// A schedule's snapshots are called by when a host began the run, not by when that was due.
+    ScheduleRunsTwice,
+    /// An owner deletes a snapshot that is locked.
+    LockIgnored,
     /// A request that is repeated after its blocks went over to another layout is not asked for by the parts that it had before.
     RetryByNewSplit,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 71] = [
+    pub const ALL: [Self; 73] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -224,6 +228,8 @@ impl Canary {
         Self::ShadowNotOwed,
         Self::CopiesProveNothing,
         Self::SwapEarly,
+        Self::ScheduleRunsTwice,
+        Self::LockIgnored,
         Self::RetryByNewSplit,
     ];
 

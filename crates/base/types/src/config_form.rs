@@ -151,10 +151,12 @@ mod tests {
         let cut = OpId { epoch, seq: n };
         Snapshot {
             id: SnapshotId(u64::MAX - n),
-            name: format!("s-{n}"),
+            name: crate::scheduled_name("s", n),
             created_unix_ms: 1 << 41,
             size_bytes: 1 << 40,
             cut,
+            locked_until_unix_ms: 1 << 41,
+            slot_unix_s: n.is_multiple_of(2).then_some(1 << 31),
         }
     }
 
@@ -171,13 +173,17 @@ mod tests {
             assert_eq!(postcard::from_bytes::<ObjectConfig>(&bytes), Ok(ours));
             let without = encode_onto(Vec::new(), &config(plain.clone()));
             assert!(
-                bytes.len() <= without.len() + 20 + 64 * count,
+                bytes.len() <= without.len() + 20 + 88 * count,
                 "{} bytes for {count}",
                 bytes.len() - without.len()
             );
         }
-        let refused =
-            [vec![snapshot(2), snapshot(1)], vec![snapshot(1), Snapshot { cut: snapshot(2).cut, ..snapshot(1) }]];
+        let of_no_schedule = Snapshot { name: "s".into(), slot_unix_s: Some(1), ..snapshot(1) };
+        let refused = [
+            vec![snapshot(2), snapshot(1)],
+            vec![snapshot(1), Snapshot { cut: snapshot(2).cut, ..snapshot(1) }],
+            vec![of_no_schedule],
+        ];
         for snapshots in refused {
             let bad = ObjectConfig { past: Some(Past { snapshots, goes_back_to: None }), ..config(plain.clone()) };
             assert!(postcard::from_bytes::<ObjectConfig>(&encode_onto(Vec::new(), &bad)).is_err());

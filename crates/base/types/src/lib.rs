@@ -20,8 +20,10 @@ mod past;
 mod policy;
 mod redundancy;
 mod room;
+mod schedule;
 mod slow;
 mod units;
+mod utc;
 
 pub use addresses::{Addresses, Moving, Span};
 pub use canary::Canary;
@@ -38,12 +40,17 @@ pub use ids::{
 pub use level::{Build, Feature, Level, Speaks};
 pub use maintenance::MaintenanceMode;
 pub use order::{ClientTag, Csn, Epoch, OpId};
-pub use past::{Past, SNAPSHOT_NAME_BYTES_MAX, SNAPSHOTS_MAX, Snapshot};
+pub use past::{Past, SNAPSHOT_NAME_BYTES_MAX, SNAPSHOTS_MAX, Snapshot, scheduled_name};
 pub use policy::{FaultToleranceMethod, Policy, PolicyError};
 pub use redundancy::{Redundancy, RedundancyError};
 pub use room::{DeviceRoom, THIN_HEADROOM_BYTES, demand_bytes};
+pub use schedule::{
+    Keep, LOCKED_FOR_S_MAX, SCHEDULE_EVERY_S_MAX, SCHEDULE_EVERY_S_MIN, SCHEDULE_NAME_BYTES_MAX, SCHEDULE_PATTERNS_MAX,
+    SCHEDULES_MAX, Schedule,
+};
 pub use slow::SlowDevices;
 pub use units::{
     BLOCK_BYTES, BlockRange, CHUNK_BYTES_MAX, Crcs, OBJECT_BYTES_MAX, REGION_BLOCKS, REGION_BYTES, RegionIndex,
     SECTOR_BYTES, Time, format_bytes, parse_bytes,
 };
+pub use utc::{STAMP_BYTES, STAMP_UNIX_S_MAX, format_utc, utc_stamp};

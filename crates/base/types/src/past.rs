@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{OpId, SnapshotId};
+use crate::{
+    OpId, SnapshotId,
+    utc::{STAMP_BYTES, utc_stamp},
+};
 
 /// Snapshots that a disk has, at most.
 pub const SNAPSHOTS_MAX: usize = 256;
@@ -22,6 +25,36 @@ pub struct Snapshot {
     pub size_bytes: u64,
     /// It has all operations up to this one, and nothing later.
     pub cut: OpId,
+    /// Until then nobody deletes it, in milliseconds since 1970; 0: it is not locked.
+    pub locked_until_unix_ms: u64,
+    /// The run of a schedule that took it, by the second since 1970 at which that was due; none: it was taken by hand.
+    pub slot_unix_s: Option<u64>,
+}
+
+/// The name of the snapshot that a schedule takes of a disk in a run: whoever takes it gives it the same.
+pub fn scheduled_name(schedule: &str, slot_unix_s: u64) -> String {
+    format!("{schedule}-{}", utc_stamp(slot_unix_s))
+}
+
+impl Snapshot {
+    /// The schedule that took it.
+    pub fn schedule(&self) -> Option<&str> {
+        self.slot_unix_s?;
+        let stem = self.name.get(..self.name.len().checked_sub(STAMP_BYTES + 1)?)?;
+        (!stem.is_empty()).then_some(stem)
+    }
+    /// Whether nobody may delete it yet.
+    pub fn is_locked(&self, now_unix_ms: u64) -> bool {
+        now_unix_ms < self.locked_until_unix_ms
+    }
+    /// Whether this is what became of `before`: the same one, locked as long or longer.
+    pub fn follows(&self, before: &Self) -> bool {
+        let Self { id, name, created_unix_ms, size_bytes, cut, locked_until_unix_ms, slot_unix_s } = self;
+        (*id, name, *created_unix_ms, *size_bytes)
+            == (before.id, &before.name, before.created_unix_ms, before.size_bytes)
+            && (*cut, *slot_unix_s) == (before.cut, before.slot_unix_s)
+            && *locked_until_unix_ms >= before.locked_until_unix_ms
+    }
 }
 
 /// What is kept of a disk's past.
@@ -53,7 +86,10 @@ impl Past {
     pub fn is_sound(&self) -> bool {
         let all = &self.snapshots;
         let alone = |n: usize| all[..n].iter().all(|other| other.id != all[n].id && other.name != all[n].name);
-        let fits = |snapshot: &Snapshot| (1..=SNAPSHOT_NAME_BYTES_MAX).contains(&snapshot.name.len());
+        let fits = |snapshot: &Snapshot| {
+            (1..=SNAPSHOT_NAME_BYTES_MAX).contains(&snapshot.name.len())
+                && (snapshot.slot_unix_s.is_none() || snapshot.schedule().is_some())
+        };
         all.len() <= SNAPSHOTS_MAX
             && all.windows(2).all(|pair| pair[0].cut <= pair[1].cut)
             && (0..all.len()).all(alone)

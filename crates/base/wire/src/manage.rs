@@ -66,6 +66,10 @@ pub enum OwnerCommand {
         created_unix_ms: u64,
         /// Changes must have been held all the time since [`Self::Hold`] with this number: so it is of the same moment as those of other disks.
         held: Option<u64>,
+        /// It is locked for so long, by the owner's clock of the day; 0: it is not.
+        locked_for_ms: u64,
+        /// The run of a schedule that takes it. One that was taken in that run by this name is not taken again, whatever its id.
+        slot_unix_s: Option<u64>,
     },
     /// Let no change begin until a snapshot was taken with this number, for so long at most; answered when nothing is under way.
     Hold {
@@ -84,13 +88,24 @@ pub enum OwnerCommand {
         /// Which.
         id: SnapshotId,
     },
+    /// Lock a snapshot, or for longer than it is.
+    LockSnapshot {
+        /// Which.
+        id: SnapshotId,
+        /// For so long from now, by the owner's clock of the day.
+        for_ms: u64,
+    },
 }
 
 impl OwnerCommand {
     /// Whether only hosts with snapshots know it.
     pub fn is_of_snapshots(&self) -> bool {
         match self {
-            Self::TakeSnapshot { .. } | Self::Hold { .. } | Self::RollBack { .. } | Self::DeleteSnapshot { .. } => true,
+            Self::TakeSnapshot { .. }
+            | Self::Hold { .. }
+            | Self::RollBack { .. }
+            | Self::DeleteSnapshot { .. }
+            | Self::LockSnapshot { .. } => true,
             Self::Status
             | Self::Grow { .. }
             | Self::Limit { .. }

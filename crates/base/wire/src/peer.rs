@@ -48,7 +48,7 @@ impl DiskGroupSummary {
 /// What a host tells of itself.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct HostSummary {
-    /// Its clock of the day, in ms since 1970. Nothing is decided by it: people are told where clocks differ.
+    /// Its clock of the day, in ms since 1970. The middle one of all hosts decides when schedules run and locks of snapshots end, and nothing else.
     pub unix_ms: u64,
     /// Its disk groups.
     pub disk_groups: Vec<DiskGroupSummary>,

@@ -1,13 +1,14 @@
 //! Snapshots of a disk: which may be taken, what the record says of them, and what components are told.
 //!
 //! Promises    what a snapshot has is decided when the record names it: all operations up to its cut, and nothing later
+//!             a snapshot that is locked goes with time alone: neither it nor its disk is deleted before, and no lock is made shorter
 //!             a component's list is that of the record, with a number above that of each list before
 //! Assumes     nothing is under way when a snapshot is cut
 //! Not here    how that comes to be, and who has answered (`object`); what components keep (`store`)
 
 use std::fmt;
 
-use cairn_types::{ComponentOp, ObjectConfig, OpId, Past, SNAPSHOTS_MAX, Snapshot, SnapshotId};
+use cairn_types::{Canary, ComponentOp, ObjectConfig, OpId, Past, SNAPSHOTS_MAX, Snapshot, SnapshotId, format_utc};
 
 use crate::state::State;
 
@@ -37,7 +38,98 @@ impl fmt::Display for NotTaken {
     }
 }
 
+/// Why a snapshot, or its disk, is not deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotDeleted {
+    /// It is locked.
+    Locked(Lock),
+    /// So many of the disk's are; this is the lock that ends last.
+    DiskLocked(usize, Lock),
+    /// The disk is going back to it.
+    GoesBack,
+}
+
+/// A lock that is in the way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lock {
+    /// The name of the snapshot.
+    pub name: String,
+    /// Until then.
+    pub until_unix_ms: u64,
+    /// So few hosts answer that nobody knows the time of the day: it may be over.
+    pub unjudged: bool,
+}
+
+impl fmt::Display for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let until = format_utc(self.until_unix_ms);
+        match self.unjudged {
+            false => write!(f, "until {until}: nobody can delete it before"),
+            true => {
+                write!(f, "until {until}, and whether that is over is judged when more than half of the hosts answer")
+            }
+        }
+    }
+}
+
+impl fmt::Display for NotDeleted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Locked(lock) => write!(f, "snapshot {:?} is locked {lock}", lock.name),
+            Self::DiskLocked(count, lock) => {
+                write!(f, "{count} of the disk's snapshots are locked; the last of them, {:?}, {lock}", lock.name)
+            }
+            Self::GoesBack => f.write_str("the disk is going back to it: delete it when it has"),
+        }
+    }
+}
+
+/// Whether a disk of this configuration may be deleted at a moment; none: nobody knows the time of the day, and what was ever locked counts as locked.
+///
+/// # Errors
+/// A snapshot of it is locked.
+pub fn check_delete_disk(config: &ObjectConfig, now_unix_ms: Option<u64>) -> Result<(), NotDeleted> {
+    let all = config.past.iter().flat_map(|past| &past.snapshots);
+    let locked: Vec<&Snapshot> = all.filter(|snapshot| snapshot.is_locked(now_unix_ms.unwrap_or(0))).collect();
+    match locked.iter().max_by_key(|snapshot| snapshot.locked_until_unix_ms) {
+        Some(last) => Err(NotDeleted::DiskLocked(locked.len(), lock_of(last, now_unix_ms))),
+        None => Ok(()),
+    }
+}
+
+fn lock_of(snapshot: &Snapshot, now_unix_ms: Option<u64>) -> Lock {
+    Lock { name: snapshot.name.clone(), until_unix_ms: snapshot.locked_until_unix_ms, unjudged: now_unix_ms.is_none() }
+}
+
 impl State {
+    /// Whether the disk has the snapshot that a schedule takes in a run: it was taken before, by this host or another.
+    pub fn has_of_run(&self, name: &str, slot_unix_s: u64) -> bool {
+        let past = self.config().past.as_ref();
+        past.and_then(|past| past.named(name)).is_some_and(|known| known.slot_unix_s == Some(slot_unix_s))
+    }
+
+    /// Whether a snapshot may be deleted at a moment, as [`check_delete_disk`] has it. One that there is not may.
+    ///
+    /// # Errors
+    /// Why not.
+    pub fn check_delete(&self, id: SnapshotId, now_unix_ms: Option<u64>) -> Result<(), NotDeleted> {
+        let Some(past) = &self.config().past else { return Ok(()) };
+        let Some(snapshot) = past.snapshot(id) else { return Ok(()) };
+        if snapshot.is_locked(now_unix_ms.unwrap_or(0)) && !Canary::LockIgnored.sings() {
+            return Err(NotDeleted::Locked(lock_of(snapshot, now_unix_ms)));
+        }
+        if past.goes_back_to == Some(id) { Err(NotDeleted::GoesBack) } else { Ok(()) }
+    }
+
+    /// The configuration in which a snapshot is locked until then, or as long as it was. None: nothing changes, or there is no such snapshot.
+    pub fn config_with_lock(&self, id: SnapshotId, until_unix_ms: u64) -> Option<ObjectConfig> {
+        let mut next = (**self.config()).clone();
+        let all = next.past.iter_mut().flat_map(|past| &mut past.snapshots);
+        let snapshot = all.into_iter().find(|one| one.id == id && one.locked_until_unix_ms < until_unix_ms)?;
+        snapshot.locked_until_unix_ms = until_unix_ms;
+        Some(next)
+    }
+
     /// Whether a snapshot of this name may be taken.
     ///
     /// # Errors

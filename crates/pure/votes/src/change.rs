@@ -150,7 +150,7 @@ fn snapshots_may_be(base: &ObjectConfig, config: &ObjectConfig) -> bool {
     let before = base.past.as_ref().map_or(&[][..], |past| &past.snapshots);
     let newest = before.last().map_or(OpId::ZERO, |newest| newest.cut);
     let stays = |snapshot: &Snapshot| match before.iter().find(|known| known.id == snapshot.id) {
-        Some(known) => known == snapshot,
+        Some(known) => snapshot.follows(known),
         None => newest <= snapshot.cut && snapshot.cut <= config.decided && snapshot.size_bytes == config.size_bytes,
     };
     let is_held = config.addresses.moving().is_none() || past.snapshots.is_empty();

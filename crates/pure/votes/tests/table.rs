@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use cairn_geometry::moving_at;
 use cairn_types::{
     ComponentId, ComponentState, DiskGroupId, HostId, Layout, Member, ObjectConfig, ObjectId, OpId, Past, Policy,
-    Redundancy, Role, Seat, Snapshot, SnapshotId,
+    Redundancy, Role, Seat, Snapshot, SnapshotId, scheduled_name,
 };
 use cairn_votes::{
     ChangeKind, IllegalChange, accessible, check_change, has_majority, redundancy, tolerates, votes_needed,
@@ -213,6 +213,8 @@ fn a_snapshot_stays_as_it_was_taken() {
         created_unix_ms: n,
         size_bytes: 1 << 30,
         cut: op(n),
+        locked_until_unix_ms: 7,
+        slot_unix_s: None,
     };
     let with = |decided, snapshots: &[Snapshot]| {
         let past = Some(Past { snapshots: snapshots.to_vec(), goes_back_to: None });
@@ -222,6 +224,8 @@ fn a_snapshot_stays_as_it_was_taken() {
     let (one, two) = (with(5, &[snapshot(3)]), with(5, &[snapshot(3), snapshot(5)]));
     let renamed = with(5, &[Snapshot { name: "other".into(), ..snapshot(3) }]);
     let twice = with(5, &[snapshot(3), Snapshot { id: SnapshotId(9), ..snapshot(3) }]);
+    let locked = |locked_until_unix_ms| with(5, &[Snapshot { locked_until_unix_ms, ..snapshot(3) }]);
+    let of_a_run = with(5, &[Snapshot { slot_unix_s: Some(1), name: scheduled_name("s", 1), ..snapshot(3) }]);
     let shorter = with(5, &[Snapshot { size_bytes: 512, ..snapshot(3) }]);
     let rows = [
         ("the first one", &with(5, &[]), &one, true),
@@ -234,6 +238,9 @@ fn a_snapshot_stays_as_it_was_taken() {
         ("before the newest", &with(9, &[snapshot(5)]), &with(9, &[snapshot(3), snapshot(5)]), false),
         ("another name", &one, &renamed, false),
         ("one name twice", &one, &twice, false),
+        ("locked for longer", &one, &locked(8), true),
+        ("locked for shorter", &one, &locked(6), false),
+        ("of a run after all", &one, &of_a_run, false),
         ("of another size", &with(5, &[]), &shorter, false),
     ];
     for (what, base, next, is_legal) in rows {

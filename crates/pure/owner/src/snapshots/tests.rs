@@ -2,11 +2,19 @@
 
 use cairn_types::{ComponentOp, Past, SNAPSHOTS_MAX, Snapshot, SnapshotId};
 
-use super::NotTaken;
+use super::{NotDeleted, NotTaken, check_delete_disk};
 use crate::testing::{op, owner};
 
 fn snapshot(n: u64, seq: u64) -> Snapshot {
-    Snapshot { id: SnapshotId(n), name: format!("s-{n}"), created_unix_ms: 0, size_bytes: 1 << 20, cut: op(seq) }
+    Snapshot {
+        id: SnapshotId(n),
+        name: format!("s-{n}"),
+        created_unix_ms: 0,
+        size_bytes: 1 << 20,
+        cut: op(seq),
+        locked_until_unix_ms: 0,
+        slot_unix_s: None,
+    }
 }
 
 /// Goal: what a snapshot has is decided in the record that names it, and each list that components get has a higher number than the one
@@ -47,4 +55,43 @@ fn a_disk_has_no_more_snapshots_than_there_may_be() {
         Some(Past { snapshots: (0..SNAPSHOTS_MAX as u64).map(|n| snapshot(n, 0)).collect(), goes_back_to: None });
     state.adopt(config, cairn_types::Csn(8), &Default::default());
     assert_eq!(state.check_take("new"), Err(NotTaken::TooMany));
+}
+
+/// Goal: a lock ends with time, and with nothing else. Method: a snapshot that is locked, one that is not, one of a schedule; moments around the lock's end.
+#[test]
+fn what_is_locked_goes_with_time_alone() {
+    const UNTIL: u64 = 1_795_946_400_000;
+    let mut state = owner();
+    let mut config = state.config_with_past();
+    let slot = UNTIL / 1000 - 3600;
+    let of_run =
+        Snapshot { name: cairn_types::scheduled_name("hourly", slot), slot_unix_s: Some(slot), ..snapshot(3, 0) };
+    let snapshots = vec![snapshot(1, 0), snapshot(2, 0), of_run.clone()];
+    config.past = Some(Past { snapshots, goes_back_to: Some(SnapshotId(2)) });
+    state.adopt(config, cairn_types::Csn(8), &Default::default());
+    assert_eq!(check_delete_disk(state.config(), Some(0)), Ok(()));
+    let locked = state.config_with_lock(SnapshotId(1), UNTIL).expect("it is not locked yet");
+    assert!(cairn_votes::check_change(state.config(), &locked).is_ok());
+    state.adopt(locked, cairn_types::Csn(9), &Default::default());
+    for until in [0, UNTIL - 1, UNTIL] {
+        assert_eq!(state.config_with_lock(SnapshotId(1), until), None, "no lock is made shorter");
+    }
+    assert_eq!(state.config_with_lock(SnapshotId(9), UNTIL), None, "there is none");
+    let refused = state.check_delete(SnapshotId(1), Some(UNTIL - 1)).expect_err("it is locked");
+    assert_eq!(
+        refused.to_string(),
+        "snapshot \"s-1\" is locked until 2026-11-29 10:00:00 UTC: nobody can delete it before"
+    );
+    let disk = check_delete_disk(state.config(), Some(UNTIL - 1)).expect_err("one is locked");
+    assert!(disk.to_string().contains("1 of the disk's snapshots are locked"), "{disk}");
+    assert_eq!(state.check_delete(SnapshotId(1), Some(UNTIL)), Ok(()));
+    assert_eq!(check_delete_disk(state.config(), Some(UNTIL)), Ok(()));
+    let unjudged = state.check_delete(SnapshotId(1), None).expect_err("nobody knows whether it is over").to_string();
+    assert!(unjudged.contains("judged when more than half of the hosts answer"), "{unjudged}");
+    assert!(check_delete_disk(state.config(), None).is_err());
+    assert_eq!(state.check_delete(SnapshotId(3), None), Ok(()), "it was never locked");
+    assert_eq!(state.check_delete(SnapshotId(2), Some(0)), Err(NotDeleted::GoesBack));
+    assert_eq!(state.check_delete(SnapshotId(9), Some(0)), Ok(()), "there is none");
+    assert!(state.has_of_run(&of_run.name, slot) && !state.has_of_run(&of_run.name, slot + 3600));
+    assert!(!state.has_of_run("s-1", slot), "taken by hand");
 }
