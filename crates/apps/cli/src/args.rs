@@ -6,7 +6,7 @@ mod snapshot;
 
 pub use bench::{Bench, Calc, Capacity, Compare, EasyRun, Endurance, MediaName, Tco, Words};
 pub use cluster::{Cluster, Devices, Init, Join, MemberUrls, Members, MembersHow, Upgrade};
-pub use snapshot::Snapshot;
+pub use snapshot::{Schedule, ScheduleCreate, ScheduleEdit, Snapshot};
 
 use std::path::PathBuf;
 

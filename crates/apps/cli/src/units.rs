@@ -72,6 +72,11 @@ pub fn ago(unix_ms: Option<u64>) -> String {
     format!("{} ago", duration(since.as_secs()))
 }
 
+/// Whether a moment is still to come.
+pub fn is_ahead(unix_ms: u64) -> bool {
+    SystemTime::now() < UNIX_EPOCH + Duration::from_millis(unix_ms)
+}
+
 /// "12 MiB/s", or "waits".
 pub fn rate(bytes_per_s: u64) -> String {
     match bytes_per_s {

@@ -137,6 +137,41 @@ fn a_life_of_a_disk() {
 }
 
 #[test]
+fn snapshots_are_locked_and_scheduled() {
+    let server = TestServer::start(None);
+    let lines = [
+        "disk create web-1 --size 20G",
+        "snapshot create before web-1 --locked-for 30d",
+        "snapshot delete web-1@before --yes",
+        "snapshot create after web-1",
+        "snapshot lock web-1@after --for 1h",
+        "snapshot lock web-1@after --for 1h --yes",
+        "snapshot lock web-1@after --for 0s --yes",
+        "snapshot list web-1",
+        "snapshot schedule create hourly --disks web-1,web-2 --every 1h --keep-last 24 --keep-daily 7 --dry-run",
+        "snapshot schedule list",
+        "snapshot schedule create hourly --disks web-1,web-2 --every 1h --keep-last 24 --keep-daily 7",
+        "snapshot schedule create hourly --disks web-1 --every 1d --keep-last 1",
+        "snapshot schedule create often --disks web-1 --every 1s --keep-last 1",
+        "snapshot schedule create none --disks web-1 --every 1h",
+        "snapshot schedule create many --disks web-1 --every 10m --keep-last 1 --locked-for 7d",
+        "snapshot schedule create bad --disks web/1 --every 1h --keep-last 1",
+        "snapshot schedule edit hourly --keep-weekly 4 --locked-for 12h --dry-run",
+        "snapshot schedule edit hourly --keep-weekly 4 --locked-for 12h",
+        "snapshot schedule edit nobody --every 1h",
+        "snapshot schedule pause hourly",
+        "snapshot schedule list",
+        "snapshot schedule resume hourly",
+        "snapshot schedule show hourly",
+        "snapshot schedule delete hourly",
+        "snapshot schedule delete hourly --yes",
+        "snapshot schedule show hourly",
+    ];
+    let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();
+    insta::assert_snapshot!("schedules", all.join("\n"));
+}
+
+#[test]
 fn hosts_leave() {
     let server = TestServer::start(None);
     let lines = [

@@ -147,9 +147,31 @@ macro_rules! management_calls {
             /// as another snapshot, unless that is not wanted. Returns when it has begun: guests wait until it is done.
             post "/api/v1/snapshots/{snapshot}/rollback" 200 operator "snapshot"
             fn snapshot_rollback[snapshot: String](how: $crate::v1::SnapshotRollback) -> $crate::v1::Rollback;
-            /// Deletes a snapshot, DISK@NAME. Returns when it is decided; space comes back afterwards.
+            /// Locks a snapshot, DISK@NAME: until then nobody deletes it, nor its disk. A lock is made longer, and never shorter.
+            post "/api/v1/snapshots/{snapshot}/lock" 200 operator "snapshot"
+            fn snapshot_lock[snapshot: String](request: $crate::v1::SnapshotLock) -> $crate::v1::Snapshot;
+            /// Deletes a snapshot, DISK@NAME; refused while it is locked. Returns when it is decided; space comes back afterwards.
             delete "/api/v1/snapshots/{snapshot}" 204 operator "snapshot"
             fn snapshot_delete[snapshot: String]() -> ();
+
+            /// Every schedule of snapshots, by name.
+            get "/api/v1/snapshot-schedules" 200 viewer "snapshot"
+            fn snapshot_schedule_list[]() -> Vec<$crate::v1::SnapshotSchedule>;
+            /// One schedule: its rules, the disks that it matches now, its last run and its next one.
+            get "/api/v1/snapshot-schedules/{schedule}" 200 viewer "snapshot"
+            fn snapshot_schedule_show[schedule: String]() -> $crate::v1::SnapshotSchedule;
+            /// Makes a schedule, or tells what it would come to. It runs for the first time when the next run is due.
+            post "/api/v1/snapshot-schedules" 201 operator "snapshot"
+            fn snapshot_schedule_create[](request: $crate::v1::ScheduleCreate) -> $crate::v1::SnapshotSchedule;
+            /// Gives a schedule other rules, or tells what they would come to. What was taken stays locked as long as it was.
+            put "/api/v1/snapshot-schedules/{schedule}" 200 operator "snapshot"
+            fn snapshot_schedule_edit[schedule: String](request: $crate::v1::ScheduleEdit) -> $crate::v1::SnapshotSchedule;
+            /// Pauses a schedule, or has it go on with its next run. What is due meanwhile is not missed.
+            post "/api/v1/snapshot-schedules/{schedule}/pause" 200 operator "snapshot"
+            fn snapshot_schedule_pause[schedule: String](request: $crate::v1::SchedulePause) -> $crate::v1::SnapshotSchedule;
+            /// Deletes a schedule. Its snapshots stay.
+            delete "/api/v1/snapshot-schedules/{schedule}" 204 operator "snapshot"
+            fn snapshot_schedule_delete[schedule: String]() -> ();
 
             /// Who has which disk open, through which host and front end, and since when.
             get "/api/v1/sessions" 200 viewer "disk"

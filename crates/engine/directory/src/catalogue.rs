@@ -244,6 +244,18 @@ impl Registry {
         begun.await.map(drop)
     }
 
+    /// Notes that a disk is to stay after all: its owner does not delete it. One that is not being deleted is left as it is.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Damaged`.
+    pub async fn call_off_delete(&self, object: ObjectId) -> Result<(), DirectoryError> {
+        let called_off = self.update::<CatalogueEntry>(&object, |found| {
+            let begun = found.filter(|entry| entry.state == DiskState::Deleting);
+            Ok(begun.map(|entry| CatalogueEntry { state: DiskState::Ready, ..entry.clone() }))
+        });
+        called_off.await.map(drop)
+    }
+
     /// Notes that the record says deleted: the name is free, a tombstone waits for every component of `components`
     /// (all that were ever listed). Once more adds components that were not listed the first time.
     ///

@@ -6,6 +6,7 @@
 
 use std::{fmt, net::SocketAddr, str::FromStr};
 
+use cairn_schedule::ScheduleRecord;
 use cairn_types::{
     Build, ClusterId, ComponentId, DeviceId, DiskGroupId, HostId, Level, MaintenanceMode, ObjectId, Policy, SlowDevices,
 };
@@ -336,6 +337,15 @@ impl Entry for Policy {
     type Id = Name;
     fn validate(&self) -> Result<(), String> {
         Policy::validate(self).map_err(|e| e.to_string())
+    }
+}
+
+/// An entry of its own kind, which releases before 0.4.0 pass over: they take no snapshots.
+impl Entry for ScheduleRecord {
+    const KIND: Kind = Kind::SnapshotSchedule;
+    type Id = Name;
+    fn validate(&self) -> Result<(), String> {
+        self.schedule.validate()
     }
 }
 

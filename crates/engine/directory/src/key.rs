@@ -10,6 +10,7 @@
 //!                     directory-members/cluster     DirectoryMembers (none: those of the configuration)
 //!                     disk-groups/<group id>    DiskGroupEntry
 //!                     slow-groups/cluster       SlowGroupsEntry (disk groups that are emptied because they are slow)
+//!                     snapshot-schedules/<name> ScheduleRecord
 //!                     policies/<name>           Policy
 //!                     disks/<object id>         CatalogueEntry
 //!                     names/<name>              NameEntry (which object has the name)
@@ -50,6 +51,8 @@ pub enum Kind {
     DiskGroup,
     /// Disk groups that are emptied because they are slow.
     SlowGroups,
+    /// Schedules of snapshots by name.
+    SnapshotSchedule,
     /// Policies by name.
     Policy,
     /// The catalogue: disks by object id, tombstones included.
@@ -66,7 +69,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, in the order of the keys.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::DirectoryMembers,
         Self::DiskGroup,
         Self::Disk,
@@ -81,6 +84,7 @@ impl Kind {
         Self::Policy,
         Self::Settings,
         Self::SlowGroups,
+        Self::SnapshotSchedule,
         Self::Task,
     ];
 
@@ -96,6 +100,7 @@ impl Kind {
             Self::DirectoryMembers => "directory-members",
             Self::DiskGroup => "disk-groups",
             Self::SlowGroups => "slow-groups",
+            Self::SnapshotSchedule => "snapshot-schedules",
             Self::Policy => "policies",
             Self::Disk => "disks",
             Self::Name => "names",

@@ -22,6 +22,8 @@ mod outside;
 mod picture;
 mod rebalance;
 mod reconcile;
+mod schedule_watch;
+mod schedules;
 mod scrub;
 mod scrub_watch;
 mod servers;

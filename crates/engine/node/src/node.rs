@@ -22,6 +22,7 @@ use crate::{
     last_word::LastWord,
     outside::{GroupPaths, Outside},
     picture::{NodePlacer, PlacedLately},
+    schedule_watch::Schedules,
     scrub_watch::{Asked, Watches},
     slow_state::SlowState,
 };
@@ -112,6 +113,8 @@ pub(crate) struct NodeInner<E: Env> {
     pub(crate) scrubs_asked: RefCell<Asked>,
     /// What requests take at devices, here and elsewhere.
     pub(crate) slow: SlowState,
+    /// Schedules of snapshots whose run is due.
+    pub(crate) schedules: Schedules,
 }
 
 impl<E: Env> Drop for NodeInner<E> {
@@ -181,6 +184,7 @@ impl<E: Env> Node<E> {
                 scrubs: RefCell::default(),
                 scrubs_asked: RefCell::default(),
                 slow: SlowState::default(),
+                schedules: Schedules::default(),
             }),
         };
         node.wire_up();
@@ -253,6 +257,8 @@ impl<E: Env> Node<E> {
         env.spawn(async move { node.watch_devices().await });
         let node = self.clone();
         env.spawn(async move { node.empty_slow_groups().await });
+        let node = self.clone();
+        env.spawn(async move { node.run_schedules().await });
     }
 
     /// Takes what the network brings, in order.

@@ -293,6 +293,10 @@ impl<E: Env> Placer for NodePlacer<E> {
         self.node.upgrade().is_some_and(|inner| inner.gone.has(host))
     }
 
+    fn day_unix_ms(&self) -> Option<u64> {
+        self.node().ok().filter(Node::knows_the_day).map(|node| node.day_unix_ms())
+    }
+
     fn many_hosts_gone(&self) -> bool {
         let Ok(node) = self.node() else { return true };
         let servers = node.servers();

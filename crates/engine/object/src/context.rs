@@ -121,6 +121,12 @@ impl<E: Env, S: LocalStore> Context<E, S> {
         self.placer.borrow().as_ref().is_some_and(|placer| placer.is_forgotten(host))
     }
 
+    /// The time of the day in milliseconds since 1970, as most hosts have it; none: nobody knows it just now.
+    pub(crate) fn day_unix_ms(&self) -> Option<u64> {
+        let placer = self.placer.borrow().clone();
+        placer.map_or_else(|| Some(self.env.unix_ms()), |placer| placer.day_unix_ms())
+    }
+
     /// Whether what the seat holds is to be recorded absent though nobody misses it. When so many hosts are gone that it must be
     /// the network, nothing is, but for what an administrator has forgotten.
     pub(crate) fn is_long_away(&self, seat: Seat) -> bool {

@@ -51,8 +51,15 @@ pub struct PeerState {
     pub summary: HostSummary,
     /// Its process.
     pub incarnation: Incarnation,
-    /// How far its clock of the day is ahead of this host's, in milliseconds; behind it below zero.
-    pub clock_ahead_ms: i64,
+    /// When it told that, by this host's running clock.
+    pub told_at: Time,
+}
+
+impl PeerState {
+    /// What its clock of the day shows by now, in milliseconds since 1970, if nobody has set it since. This host's own clock of the day has no part in it.
+    pub fn unix_ms(&self, now: Time) -> u64 {
+        self.summary.unix_ms.saturating_add(now.since(self.told_at).as_millis() as u64)
+    }
 }
 
 /// What a host that answers told of one of its disk groups.
@@ -381,9 +388,8 @@ impl<E: Env> Leases<E> {
         drop(remembered);
         // One that does not hear this host cannot be asked for anything: its disk groups are away, whatever it tells.
         let failed = if inner.rpc.is_up(from) { self.heard_of(from, &heartbeat.summary) } else { Vec::new() };
-        let summary = heartbeat.summary;
-        let clock_ahead_ms = summary.unix_ms.wrapping_sub(inner.env.unix_ms()) as i64;
-        inner.peers.borrow_mut().insert(from, PeerState { summary, incarnation, clock_ahead_ms });
+        let (summary, told_at) = (heartbeat.summary, inner.env.now());
+        inner.peers.borrow_mut().insert(from, PeerState { summary, incarnation, told_at });
         failed
     }
 

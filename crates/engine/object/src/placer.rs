@@ -1,4 +1,4 @@
-//! Where components go: what an owner asks of the room that knows the cluster.
+//! Where components go, who is gone, and what time it is: what an owner asks of the room that knows the cluster.
 
 use std::collections::BTreeMap;
 
@@ -51,7 +51,7 @@ pub struct Converted {
 /// Components that administrators want elsewhere, and to which of these hosts; to any where none is named.
 pub type AskedToMove = BTreeMap<ComponentId, Vec<HostId>>;
 
-/// Finds places for components. `node` answers from the cluster picture.
+/// Finds places for components, and tells of other hosts. `node` answers from the cluster picture.
 pub trait Placer {
     /// Where the replacement of `lost` goes, or why there is no place.
     fn replace(&self, config: &ObjectConfig, lost: ComponentId) -> Result<MemberChange, String>;
@@ -72,6 +72,9 @@ pub trait Placer {
     fn extend(&self, config: &ObjectConfig, size_bytes: u64) -> Result<MemberChange, String>;
     /// Whether the host was forgotten: what it holds is away for good, however short it has been.
     fn is_forgotten(&self, host: HostId) -> bool;
+    /// The time of the day in milliseconds since 1970, as most hosts have it: a clock that is set wrong on this one ends no lock. None: half of the hosts
+    /// or fewer answer.
+    fn day_unix_ms(&self) -> Option<u64>;
     /// Whether so many hosts vanished that it must be the network: then nothing is rebuilt.
     fn many_hosts_gone(&self) -> bool;
 }

@@ -20,6 +20,7 @@ mod new_hosts;
 mod policy;
 mod reference;
 mod resync;
+mod schedule;
 mod scrub;
 mod session;
 mod snapshot;

@@ -1,9 +1,9 @@
 //! `cairn snapshot`.
 
 use cairn_api::v1::{
-    Changes, ChangesBetween, Snapshot, SnapshotCreate, SnapshotRollback, check_not_in_use, split_snapshot,
+    Changes, ChangesBetween, Snapshot, SnapshotCreate, SnapshotLock, SnapshotRollback, check_not_in_use, split_snapshot,
 };
-use cairn_types::format_bytes;
+use cairn_types::{format_bytes, format_utc};
 
 use super::Context;
 use crate::{args::Snapshot as Verb, confirm::confirm, fail::Fail, output, progress, units};
@@ -16,10 +16,21 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let snapshots = client.snapshot_list(disk).await?;
             output::show(context.format, &snapshots, |snapshots| list(snapshots))
         }
-        Verb::Create { name, disks } => {
-            let taken = client.snapshot_create(&SnapshotCreate { name, disks }).await?;
+        Verb::Create { name, disks, locked_for } => {
+            let locked_for_s = locked_for.unwrap_or(0);
+            let taken = client.snapshot_create(&SnapshotCreate { name, disks, locked_for_s }).await?;
             output::show(context.format, &taken, |taken| list(taken))
         }
+        Verb::Lock { snapshot, for_s, yes } => {
+            let time = units::duration(for_s);
+            confirm(
+                &format!("Lock snapshot {snapshot} for {time}? Nobody can delete it, nor its disk, before that"),
+                yes,
+            )?;
+            let locked = client.snapshot_lock(snapshot, &SnapshotLock { for_s }).await?;
+            output::show(context.format, &locked, |locked| list(std::slice::from_ref(locked)))
+        }
+        Verb::Schedule(verb) => super::schedule::run(context, verb).await,
         Verb::Changes { snapshot, since } => {
             let changes = changes(context, &snapshot, since).await?;
             output::show(context.format, &changes, show_changes)
@@ -121,7 +132,7 @@ async fn rollback(
 }
 
 fn list(snapshots: &[Snapshot]) -> String {
-    let head = ["snapshot", "taken", "size of the disk"];
+    let head = ["snapshot", "taken", "size of the disk", "schedule", "locked until"];
     output::table(
         &head,
         snapshots.iter().map(|one| {
@@ -129,6 +140,8 @@ fn list(snapshots: &[Snapshot]) -> String {
                 format!("{}@{}", one.disk, one.name),
                 units::ago(Some(one.created_unix_ms)),
                 format_bytes(one.size_bytes),
+                one.schedule.clone().unwrap_or_default(),
+                one.locked_until_unix_ms.filter(|until| units::is_ahead(*until)).map_or(String::new(), format_utc),
             ]
         }),
     )

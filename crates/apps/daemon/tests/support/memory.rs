@@ -18,16 +18,16 @@ use super::{
 };
 
 /// The cluster.
-pub struct MemoryCluster(RefCell<State>);
+pub struct MemoryCluster(pub(super) RefCell<State>);
 
-struct State {
+pub(super) struct State {
     settings: ClusterSettings,
     resync: ResyncSettings,
     hosts: Vec<Host>,
     groups: Vec<DiskGroup>,
-    disks: BTreeMap<String, Disk>,
+    pub(super) disks: BTreeMap<String, Disk>,
     policies: BTreeMap<String, PolicyRules>,
-    snapshots: Snapshots,
+    pub(super) snapshots: Snapshots,
     /// How often latencies were asked for.
     asked: u64,
     next: u128,
@@ -259,7 +259,7 @@ impl State {
         }
     }
 
-    fn disk_named(&mut self, name: &str) -> ApiResult<&mut Disk> {
+    pub(super) fn disk_named(&mut self, name: &str) -> ApiResult<&mut Disk> {
         self.disks
             .values_mut()
             .find(|disk| disk.summary.name == name || disk.summary.id.to_string() == name)
@@ -556,28 +556,6 @@ impl MemoryCluster {
         cairn_api::v1::check_not_in_use(&name, &sessions)?;
         state.disks.remove(&name);
         Ok(())
-    }
-    async fn snapshot_list(&self, disk: String) -> ApiResult<Vec<Snapshot>> {
-        let mut state = self.0.borrow_mut();
-        let name = state.disk_named(&disk)?.summary.name.clone();
-        Ok(state.snapshots.of(&name))
-    }
-    async fn snapshot_create(&self, request: SnapshotCreate) -> ApiResult<Vec<Snapshot>> {
-        request.validate()?;
-        let mut state = self.0.borrow_mut();
-        let named: ApiResult<Vec<Disk>> = request.disks.iter().map(|disk| state.disk_named(disk).cloned()).collect();
-        state.snapshots.take(&request.name, &named?)
-    }
-    async fn disk_changes(&self, disk: String, between: ChangesBetween) -> ApiResult<Changes> {
-        let mut state = self.0.borrow_mut();
-        let size_bytes = state.disk_named(&disk)?.summary.size_bytes;
-        state.snapshots.changes(&disk, &between, size_bytes)
-    }
-    async fn snapshot_rollback(&self, snapshot: String, how: SnapshotRollback) -> ApiResult<Rollback> {
-        self.0.borrow_mut().snapshots.roll_back(&snapshot, how)
-    }
-    async fn snapshot_delete(&self, snapshot: String) -> ApiResult<()> {
-        self.0.borrow_mut().snapshots.delete(&snapshot)
     }
     async fn disk_resize(&self, disk: String, request: DiskResize) -> ApiResult<Disk> {
         let mut state = self.0.borrow_mut();

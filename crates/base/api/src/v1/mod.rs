@@ -16,6 +16,7 @@ mod policy;
 mod policy_edit;
 mod record;
 mod resync;
+mod schedule;
 mod scrub;
 mod session;
 mod snapshot;
@@ -29,6 +30,6 @@ pub use cairn_metrics::{
 // All that a noun has is the API's: a new type is named in its own file only.
 pub use self::{
     cache::*, cluster::*, counters::*, device::*, disk::*, disk_group::*, explain::*, health::*, host::*, latency::*,
-    members::*, name::*, policy::*, policy_edit::*, record::*, resync::*, scrub::*, session::*, snapshot::*,
-    upgrade::*, what_if::*,
+    members::*, name::*, policy::*, policy_edit::*, record::*, resync::*, schedule::*, scrub::*, session::*,
+    snapshot::*, upgrade::*, what_if::*,
 };

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::name::check_name;
+use cairn_types::LOCKED_FOR_S_MAX;
 
 /// Disks of which one snapshot is taken together, at most.
 pub const SNAPSHOT_DISKS_MAX: usize = 64;
@@ -21,6 +22,12 @@ pub struct Snapshot {
     pub created_unix_ms: u64,
     /// The size of the disk then.
     pub size_bytes: u64,
+    /// Until then nobody deletes it, in milliseconds since 1970; none: it is not locked. It may have passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub locked_until_unix_ms: Option<u64>,
+    /// The schedule that took it; none: it was taken by hand.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
 }
 
 /// A snapshot to be taken.
@@ -31,6 +38,9 @@ pub struct SnapshotCreate {
     pub name: String,
     /// The disks, by name or id: all are cut at one moment, or none is.
     pub disks: Vec<String>,
+    /// Seconds for which nobody deletes it, nor its disk; 0: it is not locked.
+    #[serde(default)]
+    pub locked_for_s: u64,
 }
 
 impl crate::Request for SnapshotCreate {
@@ -40,8 +50,35 @@ impl crate::Request for SnapshotCreate {
             let text = format!("a snapshot is of 1 to {SNAPSHOT_DISKS_MAX} disks, not of {}", self.disks.len());
             return Err(crate::ApiError::invalid(text).remedy("Name the disks of one machine"));
         }
-        Ok(())
+        check_locked_for(self.locked_for_s)
     }
+}
+
+/// A lock for a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SnapshotLock {
+    /// Seconds from now for which nobody deletes it, nor its disk. One that is locked for longer already stays so.
+    pub for_s: u64,
+}
+
+impl crate::Request for SnapshotLock {
+    fn validate(&self) -> crate::ApiResult<()> {
+        match self.for_s {
+            0 => Err(crate::ApiError::invalid("a lock of no time locks nothing")
+                .remedy("Say for how long; a lock cannot be taken back, it ends by itself")),
+            for_s => check_locked_for(for_s),
+        }
+    }
+}
+
+fn check_locked_for(for_s: u64) -> crate::ApiResult<()> {
+    if for_s <= LOCKED_FOR_S_MAX {
+        return Ok(());
+    }
+    let days = LOCKED_FOR_S_MAX / 86_400;
+    Err(crate::ApiError::invalid(format!("a snapshot is locked for {days} days at most, not for {for_s} s"))
+        .remedy("Say a shorter time: nobody can take a lock back; it can be made longer later"))
 }
 
 /// How a disk goes back to a snapshot.
@@ -127,11 +164,16 @@ mod tests {
     fn snapshots_that_cannot_be_are_refused_in_words() {
         let create = |name: &str, disks: &[&str]| {
             let disks = disks.iter().map(|disk| (*disk).to_owned()).collect();
-            SnapshotCreate { name: name.into(), disks }.validate().map_err(|error| error.message)
+            SnapshotCreate { name: name.into(), disks, locked_for_s: 0 }.validate().map_err(|error| error.message)
         };
         assert_eq!(create("before-update", &["vm-1", "vm-2"]), Ok(()));
         assert!(create("a@b", &["vm-1"]).is_err() && create(&"n".repeat(65), &["vm-1"]).is_err());
         assert!(create("a", &[]).unwrap_err().contains("not of 0"));
+        let lock = |for_s| SnapshotLock { for_s }.validate().map_err(|error| error.message);
+        assert_eq!(lock(30 * 86_400), Ok(()));
+        assert!(
+            lock(0).unwrap_err().contains("of no time") && lock(u64::MAX).unwrap_err().contains("3653 days at most")
+        );
         assert_eq!(split_snapshot("vm-1@a"), Ok(("vm-1", "a")));
         for bad in ["vm-1", "@a", "vm-1@", ""] {
             assert!(split_snapshot(bad).is_err(), "{bad}");

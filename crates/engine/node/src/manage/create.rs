@@ -4,12 +4,13 @@
 
 use std::time::Duration;
 
-use cairn_api::{ApiError, ApiResult, Request as _, v1};
+use cairn_api::{ApiError, ApiErrorKind, ApiResult, Request as _, v1};
 use cairn_directory::{
     CatalogueEntry, ComponentPlace, DirectoryError, DiskGroupEntry, DiskState, NewDisk, names::Name,
 };
 use cairn_env::Env;
 use cairn_geometry::Area;
+use cairn_owner::check_delete_disk;
 use cairn_types::{
     Accepted, CHUNK_BYTES_MAX, ComponentId, Csn, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId,
     Policy,
@@ -30,6 +31,9 @@ const CREATE_MS: u64 = 60_000;
 const HEARD_WITHIN: Duration = Duration::from_millis(500);
 /// How long a refused placement waits before it looks again.
 const NEWS: Duration = Duration::from_millis(100);
+
+/// What there is to do about a lock.
+const LOCKED_REMEDY: &str = "See `cairn snapshot list`; locks end by themselves, and nobody can end one before";
 
 impl<E: Env> Node<E> {
     pub(crate) async fn disk_create(&self, request: v1::DiskCreate) -> ApiResult<v1::Disk> {
@@ -179,6 +183,7 @@ impl<E: Env> Node<E> {
         if !how.force && entry.state != DiskState::Deleting {
             v1::check_not_in_use(entry.name.as_str(), &self.sessions(Some(object)).await.sessions)?;
         }
+        self.check_not_locked(object, &entry).await?;
         // On record first: where the directory takes no changes nothing is destroyed, and what is begun is finished by whoever sees it.
         self.inner.registry.begin_delete(object).await.map_err(directory_error)?;
         self.go_on_deleting(object, &entry.hint_hosts).await.map_err(|error| {
@@ -186,9 +191,25 @@ impl<E: Env> Node<E> {
         })
     }
 
+    /// Refuses while snapshots of a disk are locked, as its owner would: before its deletion is on record. One whose record nobody tells just now may be
+    /// on record with locks; then it is taken off it.
+    async fn check_not_locked(&self, object: ObjectId, entry: &CatalogueEntry) -> ApiResult<()> {
+        let Ok(config) = self.config_of(object, entry).await else { return Ok(()) };
+        if config.deleted {
+            return Ok(());
+        }
+        let now = self.knows_the_day().then(|| self.day_unix_ms());
+        let checked = check_delete_disk(&config, now);
+        checked.map_err(|why| ApiError::refused(format!("disk {}: {why}", config.name)).remedy(LOCKED_REMEDY))
+    }
+
     /// Carries out a deletion that is on record, from wherever it was left.
     pub(crate) async fn go_on_deleting(&self, object: ObjectId, hints: &[HostId]) -> ApiResult<()> {
-        let config = self.delete_object(object, hints).await?;
+        let deleted = self.delete_object(object, hints).await;
+        if deleted.as_ref().is_err_and(|error| error.kind == ApiErrorKind::Refused) {
+            self.call_off_if_locked(object).await?;
+        }
+        let config = deleted?;
         let place = |m: &Member| ComponentPlace { component: m.component, host: m.host, disk_group: m.disk_group };
         let mut components: Vec<ComponentPlace> = config.members.iter().map(place).collect();
         components.extend(self.groups_away());
@@ -196,6 +217,16 @@ impl<E: Env> Node<E> {
             // Somebody else has come to the end of it meanwhile.
             Err(DirectoryError::Refused(_)) if self.is_forgotten(object).await => Ok(()),
             marked => marked.map_err(directory_error),
+        }
+    }
+
+    /// A disk whose owner did not delete it for a lock stays: the lock came before the deletion, which does not wait until it ends.
+    async fn call_off_if_locked(&self, object: ObjectId) -> ApiResult<()> {
+        let entry = self.inner.copy.borrow().get::<CatalogueEntry>(&object);
+        let Some(entry) = entry else { return Ok(()) };
+        match self.check_not_locked(object, &entry).await {
+            Ok(()) => Ok(()),
+            Err(_) => self.inner.registry.call_off_delete(object).await.map_err(directory_error),
         }
     }
 

@@ -19,6 +19,7 @@ mod policies;
 mod records;
 mod remote;
 mod reserve;
+mod schedules;
 mod scrub;
 mod sessions;
 mod snapshots;

@@ -57,7 +57,15 @@ impl<E: Env> Node<E> {
             Ok(()) => {
                 self.take(
                     &disks,
-                    OwnerCommand::TakeSnapshot { id, name: request.name.clone(), created_unix_ms: now, held },
+                    OwnerCommand::TakeSnapshot {
+                        id,
+                        name: request.name.clone(),
+                        created_unix_ms: now,
+                        held,
+                        // What came of an attempt that fails is deleted again: locks follow when all have it.
+                        locked_for_ms: 0,
+                        slot_unix_s: None,
+                    },
                 )
                 .await
             }
@@ -71,6 +79,9 @@ impl<E: Env> Node<E> {
             self.everywhere(&disks, &OwnerCommand::DeleteSnapshot { id }).await;
             return Err(error);
         }
+        if request.locked_for_s > 0 {
+            self.lock(&disks, (id, &request.name), request.locked_for_s).await?;
+        }
         let mut all = Vec::with_capacity(disks.len());
         for (object, entry) in &disks {
             let config = self.config_of(*object, entry).await?;
@@ -78,6 +89,30 @@ impl<E: Env> Node<E> {
             all.extend(snapshot.map(|snapshot| shown(entry.name.as_str(), snapshot)));
         }
         Ok(all)
+    }
+
+    /// Locks what was just taken.
+    async fn lock(&self, disks: &Disks, (id, name): (SnapshotId, &str), for_s: u64) -> ApiResult<()> {
+        let command = OwnerCommand::LockSnapshot { id, for_ms: for_s * 1000 };
+        for ((_, entry), answer) in disks.iter().zip(self.everywhere(disks, &command).await) {
+            answer.map_err(|error| {
+                let disk = entry.name.as_str();
+                let text = format!("the snapshot was taken, and is not locked at disk {disk}: {}", error.message);
+                let again = format!("Lock it with `cairn snapshot lock {disk}@{name}`");
+                ApiError { message: text, ..error }.remedy(again)
+            })?;
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn snapshot_lock(&self, snapshot: String, request: v1::SnapshotLock) -> ApiResult<v1::Snapshot> {
+        request.validate()?;
+        let (object, entry, found) = self.known_snapshot(&snapshot).await?;
+        let command = OwnerCommand::LockSnapshot { id: found.id, for_ms: request.for_s * 1000 };
+        let status = self.to_owner(object, &entry.hint_hosts, command).await?;
+        let locked = status.config.past.as_ref().and_then(|past| past.snapshot(found.id));
+        let locked = locked.ok_or_else(|| ApiError::conflict(format!("snapshot {snapshot} was deleted meanwhile")))?;
+        Ok(shown(entry.name.as_str(), locked))
     }
 
     pub(crate) async fn snapshot_delete(&self, snapshot: String) -> ApiResult<()> {
@@ -103,7 +138,14 @@ impl<E: Env> Node<E> {
                 let now = self.inner.env.unix_ms();
                 let name = format!("before-rollback-{}", now / 1000);
                 let id = SnapshotId(self.inner.env.random_u64());
-                let take = OwnerCommand::TakeSnapshot { id, name: name.clone(), created_unix_ms: now, held: None };
+                let take = OwnerCommand::TakeSnapshot {
+                    id,
+                    name: name.clone(),
+                    created_unix_ms: now,
+                    held: None,
+                    locked_for_ms: 0,
+                    slot_unix_s: None,
+                };
                 self.to_owner(object, &entry.hint_hosts, take).await.map_err(|error| {
                     let text = format!("what the disk has now cannot be kept: {}", error.message);
                     ApiError { message: text, ..error }
@@ -200,5 +242,7 @@ fn shown(disk: &str, snapshot: &Snapshot) -> v1::Snapshot {
         id: format!("{:016x}", snapshot.id.0),
         created_unix_ms: snapshot.created_unix_ms,
         size_bytes: snapshot.size_bytes,
+        locked_until_unix_ms: Some(snapshot.locked_until_unix_ms).filter(|until| *until > 0),
+        schedule: snapshot.schedule().map(str::to_owned),
     }
 }

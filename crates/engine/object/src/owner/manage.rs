@@ -4,14 +4,14 @@ use std::rc::Rc;
 
 use cairn_env::Env;
 use cairn_geometry::Area;
-use cairn_owner::State;
+use cairn_owner::{State, check_delete_disk};
 use cairn_types::{ComponentId, ComponentOp, ComponentState, Member};
 use cairn_wire::{ObjectStatus, OwnerCommand, Request, ResyncStatus};
 use futures::channel::oneshot;
 
 use crate::{
     local_store::LocalStore,
-    owner::{Ended, OpError, Owned, command::Queued, resync::Progress},
+    owner::{Ended, OpError, Owned, command::Queued, resync::Progress, snapshots::Wanted},
 };
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
@@ -177,12 +177,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                         OwnerCommand::Degrade { component } => self.degrade_now(component).await,
                         OwnerCommand::Policy { name, policy } => self.set_policy(name, policy).await,
                         OwnerCommand::Move { component, to } => self.ask_to_move(component, to),
-                        OwnerCommand::TakeSnapshot { id, name, created_unix_ms, held } => {
-                            self.take_snapshot((id, name), created_unix_ms, held).await
+                        OwnerCommand::TakeSnapshot { id, name, created_unix_ms, held, locked_for_ms, slot_unix_s } => {
+                            let wanted = Wanted { id, name, created_unix_ms, held, locked_for_ms, slot_unix_s };
+                            self.take_snapshot(wanted).await
                         }
                         OwnerCommand::Hold { number, for_ms } => self.hold(number, for_ms).await,
                         OwnerCommand::RollBack { id } => self.roll_back(id).await,
                         OwnerCommand::DeleteSnapshot { id } => self.delete_snapshot(id).await,
+                        OwnerCommand::LockSnapshot { id, for_ms } => self.lock_snapshot(id, for_ms).await,
                     };
                     let _ = answer.send(result);
                 }
@@ -238,6 +240,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     async fn delete(self: &Rc<Self>) -> Result<(), String> {
+        check_delete_disk(&self.config(), self.context.day_unix_ms()).map_err(|why| why.to_string())?;
         self.drain(true).await;
         let mut next = (*self.config()).clone();
         next.deleted = true;

@@ -26,21 +26,32 @@ pub(super) struct Held {
     guards: Vec<Guard>,
 }
 
+/// A snapshot that is asked for.
+pub(super) struct Wanted {
+    pub(super) id: SnapshotId,
+    pub(super) name: String,
+    pub(super) created_unix_ms: u64,
+    /// Changes must have been held with this number since before.
+    pub(super) held: Option<u64>,
+    /// 0: it is not locked.
+    pub(super) locked_for_ms: u64,
+    /// The run of a schedule that it is of.
+    pub(super) slot_unix_s: Option<u64>,
+}
+
 const OWNER_CHANGED: &str = "the disk's owner changed meanwhile: ask again";
 
 /// What a majority that does not answer leaves to do.
 pub(super) const NOT_ACCEPTED: &str = "the change was not accepted by a majority; ask again";
 
 impl<E: Env, S: LocalStore> Owned<E, S> {
-    /// Takes a snapshot. One with this id is not taken again.
-    pub(super) async fn take_snapshot(
-        self: &Rc<Self>,
-        (id, name): (SnapshotId, String),
-        created_unix_ms: u64,
-        held: Option<u64>,
-    ) -> Result<(), String> {
+    /// Takes a snapshot. One with this id is not taken again, nor one of the same run of a schedule.
+    pub(super) async fn take_snapshot(self: &Rc<Self>, wanted: Wanted) -> Result<(), String> {
         self.snapshots_are_on()?;
-        if self.config().past.as_ref().is_some_and(|past| past.snapshot(id).is_some()) {
+        let Wanted { id, name, created_unix_ms, held, locked_for_ms, slot_unix_s } = wanted;
+        if self.config().past.as_ref().is_some_and(|past| past.snapshot(id).is_some())
+            || slot_unix_s.is_some_and(|slot| self.state.borrow().has_of_run(&name, slot))
+        {
             return Ok(());
         }
         self.state.borrow().check_take(&name).map_err(|why| why.to_string())?;
@@ -65,7 +76,9 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.unlevelled.set(true);
         let list = self.state.borrow_mut().cuts(Some((id, cut))).expect("the disk has a past");
         self.cut(&list).await?;
-        let next = self.state.borrow().config_with_snapshot(Snapshot { id, name, created_unix_ms, size_bytes, cut });
+        let locked_until_unix_ms = self.locked_until_unix_ms(locked_for_ms);
+        let snapshot = Snapshot { id, name, created_unix_ms, size_bytes, cut, locked_until_unix_ms, slot_unix_s };
+        let next = self.state.borrow().config_with_snapshot(snapshot);
         if !self.change(next).await {
             return Err(NOT_ACCEPTED.into());
         }
@@ -121,9 +134,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if self.config().past.as_ref().is_none_or(|past| past.snapshot(id).is_none()) {
             return Ok(());
         }
-        if self.goes_back_to() == Some(id) {
-            return Err("the disk is going back to it: delete it when it has".into());
-        }
+        let now = self.context.day_unix_ms();
+        self.state.borrow().check_delete(id, now).map_err(|why| why.to_string())?;
         let next = self.state.borrow().config_without_snapshot(id);
         if !self.change(next).await {
             return Err(NOT_ACCEPTED.into());
@@ -131,6 +143,24 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.unlevelled.set(true);
         self.level_cuts().await;
         Ok(())
+    }
+
+    /// Locks a snapshot, for so long from now; one that is locked for longer stays so.
+    pub(super) async fn lock_snapshot(self: &Rc<Self>, id: SnapshotId, for_ms: u64) -> Result<(), String> {
+        self.snapshots_are_on()?;
+        if self.config().past.as_ref().is_none_or(|past| past.snapshot(id).is_none()) {
+            return Err("the disk has no such snapshot any more".into());
+        }
+        let until_unix_ms = self.locked_until_unix_ms(for_ms);
+        let next = self.state.borrow().config_with_lock(id, until_unix_ms);
+        let Some(next) = next else { return Ok(()) };
+        if self.change(next).await { Ok(()) } else { Err(NOT_ACCEPTED.into()) }
+    }
+
+    /// When a lock of so long ends that begins now; 0: there is none. Where nobody else tells the time of the day, this host's clock does.
+    fn locked_until_unix_ms(&self, for_ms: u64) -> u64 {
+        let now = || self.context.day_unix_ms().unwrap_or_else(|| self.context.env.unix_ms());
+        if for_ms == 0 { 0 } else { now().saturating_add(for_ms) }
     }
 
     /// N2: tells all components the list of the record, where they may have another one. Those that do not answer are told again.

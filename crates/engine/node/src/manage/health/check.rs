@@ -4,6 +4,7 @@
 
 use cairn_api::v1::{self, Severity};
 use cairn_directory::{MemberHealth, MutedCheck};
+use cairn_schedule::ScheduleRecord;
 use cairn_types::{DiskGroupId, MaintenanceMode};
 
 use crate::picture::Promised;
@@ -65,6 +66,12 @@ pub(crate) struct Picture {
     pub(crate) promised: Promised,
     /// Every disk of the catalogue, those included that are being deleted.
     pub(crate) disks: Vec<DiskSeen>,
+    /// Every schedule of snapshots.
+    pub(crate) schedules: Vec<ScheduleSeen>,
+    /// Disks for which schedules ask for more snapshots than there may be, in words.
+    pub(crate) crowded: Vec<String>,
+    /// The time of the day as most hosts have it, in ms since 1970.
+    pub(crate) day_unix_ms: u64,
 }
 
 /// Settings of the cluster.
@@ -135,6 +142,17 @@ pub(crate) struct DiskSeen {
     pub(crate) reasons: Vec<String>,
     /// Blocks of 4 KiB that its owner found unreadable on every copy and that nobody has written since.
     pub(crate) unreadable_blocks: u64,
+}
+
+/// A schedule of snapshots.
+#[derive(Debug, Clone)]
+pub(crate) struct ScheduleSeen {
+    /// Its name.
+    pub(crate) name: String,
+    /// What is known of it.
+    pub(crate) record: ScheduleRecord,
+    /// Disks that it matches.
+    pub(crate) disks: usize,
 }
 
 /// A finding.

@@ -1,6 +1,7 @@
 //! Whether hosts agree on the time of day.
 //!
-//! No decision depends on it: delays are counted by each host's own running clock. People and logs do.
+//! Delays are counted by each host's own running clock. People and logs go by the clock of the day; schedules and locks of snapshots by the middle one
+//! of all hosts.
 
 use cairn_api::v1::Severity;
 
@@ -34,7 +35,7 @@ fn look(picture: &Picture) -> Looked {
                     clock.host,
                     duration((off_ms.unsigned_abs() + 500) / 1000)
                 ),
-                "times in its log and in what it reports are wrong; no delay and no data depend on it",
+                "times in its log and in what it reports are wrong; no delay and no data depend on it. Where most clocks are wrong, schedules of snapshots run at wrong times, and locks end at wrong ones",
                 "set the clock and keep it right (chrony, systemd-timesyncd)",
             )
         })

@@ -29,8 +29,8 @@ impl<E: Env> Node<E> {
         }
     }
 
-    /// The first of the hosts that answer looks: the first shard of it.
-    fn looks_for_all(&self) -> bool {
+    /// The first of the hosts that answer looks, and runs schedules: the first shard of it.
+    pub(crate) fn looks_for_all(&self) -> bool {
         let servers = self.servers().into_iter();
         let up = servers.filter(|server| server.shards.iter().all(|shard| self.inner.rpc.is_up(*shard)));
         self.why_dismissed().is_none() && up.map(|server| server.id).min() == Some(self.me())

@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use cairn_api::{ApiError, ApiResult, Request as _, v1};
-use cairn_directory::MutedCheck;
+use cairn_directory::{MutedCheck, names::Name};
 use cairn_env::Env;
+use cairn_schedule::ScheduleRecord;
 use cairn_types::{DiskGroupId, Feature, HostId};
 use cairn_wire::{HostAnswer, HostCommand};
 use futures::future::{join_all, join4};
 
 use super::{
     CHECKS,
-    check::{ClockSeen, DirectorySeen, DiskSeen, HostSeen, Picture, SettingsSeen, UpgradeSeen},
+    check::{ClockSeen, DirectorySeen, DiskSeen, HostSeen, Picture, ScheduleSeen, SettingsSeen, UpgradeSeen},
     report,
 };
 use crate::node::Node;
@@ -53,7 +54,19 @@ impl<E: Env> Node<E> {
             unix_ms: self.inner.env.unix_ms(),
             promised: self.promised(),
             disks,
+            schedules: self.schedules_seen(),
+            crowded: self.crowded(None),
+            day_unix_ms: self.day_unix_ms(),
         }
+    }
+
+    fn schedules_seen(&self) -> Vec<ScheduleSeen> {
+        let seen = |(name, record): (Name, ScheduleRecord)| ScheduleSeen {
+            name: name.as_str().to_owned(),
+            disks: self.disks_of(&record).len(),
+            record,
+        };
+        self.schedules_known().into_iter().map(seen).collect()
     }
 
     /// Mutes a check, or ends that.
@@ -125,17 +138,10 @@ impl<E: Env> Node<E> {
         pairs.into_iter().filter(|(a, b)| a != b).collect()
     }
 
-    /// Clocks of servers, this one's first: all threads of a server have one clock.
+    /// Clocks of servers, this one's first.
     fn clocks_seen(&self) -> Vec<ClockSeen> {
-        let mut clocks = vec![ClockSeen { host: self.server_name(self.me()), ahead_ms: 0 }];
-        let peers = self.inner.leases.peers();
-        for server in self.servers() {
-            let told = peers.get(&server.id).filter(|_| self.inner.rpc.is_up(server.id));
-            if let Some(told) = told.filter(|_| server.id != self.server_of(self.me())) {
-                clocks.push(ClockSeen { host: self.server_name(server.id), ahead_ms: told.clock_ahead_ms });
-            }
-        }
-        clocks
+        let seen = |(server, ahead_ms)| ClockSeen { host: self.server_name(server), ahead_ms };
+        self.clocks_ahead_ms().into_iter().map(seen).collect()
     }
 
     async fn directory_seen(&self) -> DirectorySeen {

@@ -17,6 +17,7 @@ mod history;
 mod hosts;
 mod look;
 mod room;
+mod schedules;
 mod scrubs;
 mod slow;
 mod space;
@@ -51,6 +52,7 @@ pub(crate) const CHECKS: &[Check] = &[
     disks::DISKS,
     disks::UNREADABLE,
     disks::DELETIONS,
+    schedules::SCHEDULES,
 ];
 
 /// The report of all checks.
