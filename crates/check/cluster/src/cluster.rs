@@ -29,7 +29,7 @@ use futures::{
 
 use crate::{
     directory::{TroubledWay, way_to},
-    held::Snapshots,
+    held::{Schedules, Snapshots},
     model::Model,
     options::{CLUSTER, node_options},
     release::Release,
@@ -286,6 +286,8 @@ pub struct Cluster {
     pub extra_disks: Rc<RefCell<BTreeSet<String>>>,
     /// Snapshots that were taken, and what they hold.
     pub snapshots: Rc<Snapshots>,
+    /// Schedules that were made.
+    pub schedules: Rc<Schedules>,
     /// Hosts that were forgotten, whether or not they were taken in again.
     pub forgotten: Rc<RefCell<BTreeSet<usize>>>,
     /// The block of every disk whose story is told (`CAIRN_SIM_WATCH`).
@@ -344,6 +346,7 @@ impl Cluster {
             members: Rc::new(members),
             extra_disks: Rc::default(),
             snapshots: Rc::default(),
+            schedules: Rc::default(),
             forgotten: Rc::default(),
             watched: Rc::new(Cell::new(std::env::var("CAIRN_SIM_WATCH").ok().and_then(|text| text.parse().ok()))),
             models: Rc::default(),

@@ -148,6 +148,19 @@ pub(crate) fn snapshots(rng: &mut Rng, shape: &Shape, (menu, spoils): (Menu, boo
     (0..times).map(one).collect()
 }
 
+/// In one run of four disks have a schedule of snapshots. Where a disk goes over to another layout there is none: it takes no snapshot on its way, and
+/// does not go while it has one.
+pub(crate) fn schedule(rng: &mut Rng, shape: &Shape, (menu, events): (Menu, &[Event]), ends_ms: u64) -> Option<Event> {
+    let goes_over = events.iter().any(|event| matches!(event.what, What::Layout { .. }));
+    if menu == Menu::Beyond || goes_over || !rng.one_in(4) {
+        return None;
+    }
+    let host = rng.below(shape.hosts as u64) as usize;
+    let (keep, locked) = (rng.between(1, 3) as u8, rng.one_in(2));
+    let (at_ms, for_ms) = (rng.below(ends_ms / 2 + 1), rng.between(8000, 25_000));
+    Some(Event { at_ms, for_ms, what: What::Schedule { host, keep, locked } })
+}
+
 /// Strips of data of the widest rows that a disk goes over to.
 const DATA_STRIPS_MAX: u64 = 4;
 

@@ -1,4 +1,4 @@
-//! Snapshots that a run has taken, and what they hold.
+//! Snapshots that a run has taken, and what they hold; schedules that it has made, and what they locked.
 
 use std::{
     cell::{Cell, RefCell},
@@ -21,4 +21,13 @@ impl Snapshots {
     pub fn names(&self) -> Vec<String> {
         self.held.borrow().keys().cloned().collect()
     }
+}
+
+/// Schedules that a run has made.
+#[derive(Default)]
+pub struct Schedules {
+    /// Each with how many it keeps.
+    pub(crate) made: RefCell<BTreeMap<String, u8>>,
+    /// Snapshots that were seen locked, DISK@NAME, each with when that ends.
+    pub(crate) locked: RefCell<BTreeMap<String, u64>>,
 }

@@ -16,6 +16,7 @@ use crate::{
     ends::{Bit, bit_of_the_last_two},
     membership,
     plan::Plan,
+    schedules,
     shape::Shape,
     snapshots,
 };
@@ -116,6 +117,9 @@ pub async fn one(cluster: &Cluster, event: Event) {
         }
         What::Snapshot { disk, host, all, back, stays } => {
             snapshots::live(cluster, (*disk, *all), *host, (ms(event.for_ms), *back, *stays)).await;
+        }
+        What::Schedule { host, keep, locked } => {
+            schedules::live(cluster, *host, (*keep, *locked), ms(event.for_ms)).await;
         }
         What::Remove { host } => membership::remove(cluster, *host, ms(event.for_ms)).await,
         What::Forget { host, loss } => membership::forget(cluster, *host, *loss, ms(event.for_ms)).await,

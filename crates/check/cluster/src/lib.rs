@@ -30,6 +30,7 @@ pub mod release;
 pub mod rest;
 pub mod run;
 pub mod scenarios;
+pub mod schedules;
 pub mod servers;
 pub mod shape;
 pub mod shrink;

@@ -74,6 +74,7 @@ impl Plan {
         events.extend(draw::layouts(&mut Rng::new(seed ^ 0x6c61_796f_7574), &shape, menu, needs.spare_host, ends_ms));
         let spoils = events.iter().any(|event| event.what.spoils());
         events.extend(draw::snapshots(&mut Rng::new(seed ^ 0x736e_6170), &shape, (menu, spoils), ends_ms));
+        events.extend(draw::schedule(&mut Rng::new(seed ^ 0x7363_6865_6475), &shape, (menu, &events), ends_ms));
         events.extend(draw::scrubs(&mut Rng::new(seed ^ 0x0073_6372_7562), shape.hosts, ends_ms));
         events.extend(draw::membership(&mut Rng::new(seed ^ 0x676f_6e65), &shape, menu, ends_ms));
         events.sort_by_key(|event| event.at_ms);

@@ -227,6 +227,7 @@ pub async fn come_to_rest(cluster: &Cluster, guests: &[Guests], spoiled: Spoiled
         know_size(cluster, number).await?;
         guests.verify_everywhere().await?;
     }
+    cluster.check_schedules().await?;
     cluster.check_snapshots(spoiled == Spoiled::Nothing).await?;
     cluster.delete_some_snapshots().await?;
     cluster.world.sleep(Duration::from_secs(2)).await;

@@ -132,6 +132,7 @@ impl Spread {
             What::Snapshot { disk, host, all, back, stays } => {
                 What::Snapshot { disk, host: self.one(host, disk), all, back, stays }
             }
+            What::Schedule { host, keep, locked } => What::Schedule { host: self.one(host, 0), keep, locked },
             What::Move { disk, from } => What::Move { disk, from: self.one(from, 0) },
             What::Scrub { host } => What::Scrub { host: self.one(host, 0) },
             What::Drain { host, group } => What::Drain { host: self.one(host, 0), group },

@@ -58,7 +58,7 @@ impl Cluster {
         let disks: Vec<usize> = if all { (0..self.shape.disks.len()).collect() } else { vec![disk] };
         let asked: Vec<Asked> = disks.iter().filter_map(|disk| self.begin_asking(*disk)).collect();
         let names = asked.iter().map(|asked| Shape::disk_name(asked.disk)).collect();
-        let request = v1::SnapshotCreate { name: name.clone(), disks: names };
+        let request = v1::SnapshotCreate { name: name.clone(), disks: names, locked_for_s: 0 };
         let taken = self.manage(at, async move |node| node.snapshot_create(request).await).await;
         if let Err(error) = &taken {
             self.log.add(format!("h{at} takes no snapshot {name}: {error}"));

@@ -178,6 +178,9 @@ pub enum What {
     /// A host is asked for a snapshot of a disk, or of all disks together; at the end one of them goes back to it, and it is deleted, unless it
     /// stays.
     Snapshot { disk: usize, host: usize, all: bool, back: bool, stays: bool },
+    /// A host is asked for a schedule that takes a snapshot of disks every ten seconds, keeps so many, and locks them or not. What is locked is looked
+    /// at now and then; the schedule stays.
+    Schedule { host: usize, keep: u8, locked: bool },
     /// What a disk has on a host is to go to another one.
     Move { disk: usize, from: usize },
     /// A host is asked to have all disk groups of the cluster scrubbed at once.
@@ -250,6 +253,7 @@ impl What {
             Self::Policy { .. } => "policy",
             Self::Layout { .. } => "layout",
             Self::Snapshot { .. } => "snapshot",
+            Self::Schedule { .. } => "schedule",
             Self::Move { .. } => "move",
             Self::Scrub { .. } => "scrub",
             Self::Remove { .. } => "removed host",
@@ -259,7 +263,7 @@ impl What {
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 51] = [
+    pub const KINDS: [&'static str; 52] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -306,6 +310,7 @@ impl What {
         "policy",
         "layout",
         "snapshot",
+        "schedule",
         "move",
         "scrub",
         "removed host",

@@ -23,6 +23,7 @@ mod refusals;
 mod resyncs;
 mod rows;
 mod rows_space;
+mod schedules;
 mod scrubs;
 mod servers;
 mod slow;
@@ -179,6 +180,7 @@ pub fn all(objects: usize) -> Vec<Scenario> {
         membership::all(),
         clones::all(),
         snapshots::all(),
+        schedules::all(),
         servers::all(),
         forgets::all(),
         growth::all(),
