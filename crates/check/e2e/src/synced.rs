@@ -1,6 +1,6 @@
-//! A guest that tells which files it has synced, on ext4 and on xfs, and a guest that looks for them in snapshots of both disks.
+//! A guest that tells which files it has synced, on ext4 and on xfs. Another one looks for them in snapshots of both disks.
 //!
-//! Promises    the first guest says that it begins a file before it touches it, and that the file is synced after the file and its folder are
+//! Promises    the first guest says that it begins a file before it touches it. It says that one is synced when file and folder are
 //!             a disk's moment has each file that was said to be synced before, and none that is begun later
 //! Method      numbered files of random bytes, in turns on both: number n of ext4 is synced before that of xfs begins, and so on
 //!             a number takes the place of one that is [`FILES`] older: odd ones the same blocks under a new name, even ones are made anew
