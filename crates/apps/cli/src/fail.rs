@@ -41,11 +41,6 @@ impl Fail {
     pub fn found_bad() -> Self {
         Self::refused("")
     }
-    /// The same, with what had been done before.
-    pub fn after(mut self, done: impl std::fmt::Display) -> Self {
-        self.message = format!("{}; {done}", self.message);
-        self
-    }
     /// The same with a way out.
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = Some(remedy.into());

@@ -12,7 +12,9 @@ pub async fn unless<T>(work: impl Future<Output = Result<T, Fail>>) -> Result<T,
     let cannot = |error| Fail::refused(format!("cannot listen for signals: {error}"));
     let mut interrupt = signal(SignalKind::interrupt()).map_err(cannot)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(cannot)?;
+    // The work first: where it listens itself, it knows what was cleared away.
     tokio::select! {
+        biased;
         done = work => done,
         _ = interrupt.recv() => Err(Fail::refused("interrupted")),
         _ = terminate.recv() => Err(Fail::refused("interrupted by SIGTERM")),

@@ -24,7 +24,7 @@ pub(super) async fn several(context: &Context, snapshot: &str, request: DiskClon
     let mut made: Vec<Disk> = Vec::new();
     let mut clones = stream::iter(names).map(one).buffered(AT_ONCE);
     while let Some(disk) = clones.next().await {
-        made.push(disk.map_err(|error| Fail::from(error).after(format!("{} of {count} clones are made", made.len())))?);
+        made.push(disk.map_err(|error| Fail::from(error).also(format!("{} of {count} clones are made", made.len())))?);
     }
     output::show(context.format, &made, |made| {
         let names = made

@@ -188,7 +188,7 @@ impl Work<'_> {
             None => None,
         };
         let partial = Partial::begin(&self.wanted.file, self.wanted.force)?;
-        let done = self.fill_file(&partial, format, snapshot, &export).await;
+        let done = interrupt::unless(self.fill_file(&partial, format, snapshot, &export)).await;
         let shown = self.wanted.file.display();
         let file_bytes = match done {
             Ok(()) => partial.finish()?,
