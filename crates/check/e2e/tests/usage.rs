@@ -5,7 +5,7 @@ use std::time::Duration;
 use cairn_e2e::{
     Cluster, NbdClient, Outcome, Shape,
     scene::{DISK, play, targets},
-    wait::{check, listens},
+    wait::check,
     wait_until,
 };
 use serde_json::Value;
@@ -117,9 +117,7 @@ fn rename(cluster: &mut Cluster, mut client: NbdClient) -> Outcome<()> {
     let api = cluster.host(4).api();
     cluster.create_disk("vm-2", 8, 1)?;
     let [former, socket] = [DISK, RENAMED].map(|disk| cluster.host(1).vhost_user_socket(disk));
-    wait_until("the disk has its socket", SEEN_LIMIT, || {
-        check(former.exists(), || format!("no {}", former.display()))
-    })?;
+    wait_until("the disk has its socket", SEEN_LIMIT, || check(former.exists(), || "it is not there".into()))?;
     for (words, said) in [
         (&["disk", "rename", DISK, RENAMED][..], "in use: nbd at h1"),
         (&["disk", "rename", DISK, "vm-2", "--force"], "exists already"),

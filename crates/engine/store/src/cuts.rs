@@ -13,9 +13,6 @@
 //!
 //! A cut that goes stays in the list without a snapshot, until nothing asks for its generation. Its entries still serve older
 //! cuts: a view takes the first that is of its own generation or a later one. So nothing is moved from one cut to another.
-//!
-//! Of such a cut history is made as well, also where no older one needs it: that is known only in pages. What was in the log when a cut went is
-//! swept a second time once it is destaged. What is written later is bounded by what had changed before; it goes with the next sweep.
 
 use std::collections::BTreeMap;
 
@@ -40,15 +37,6 @@ pub(crate) struct Cuts {
     first_asked: u32,
     /// A cut went since its history was swept last.
     is_unswept: bool,
-    /// The last such change of the list stands here in the log: operations before it may yet make history that no snapshot needs. None: it was
-    /// not seen.
-    unswept_upto: Option<u64>,
-    /// Where the log began when the sweep began.
-    sweep_began: u64,
-    /// All was swept once, but the log had such operations.
-    is_swept_once: bool,
-    /// History was made of a cut without a snapshot since the sweep began.
-    makes_more: bool,
     /// The metadata does not have this yet.
     pub dirty: bool,
 }
@@ -57,9 +45,7 @@ impl Cuts {
     /// As the metadata has it, but for its planes.
     pub fn load(row: CutsRow) -> Self {
         let CutsRow { listed_at, next_generation, cuts: list, is_unswept } = row;
-        // Whether it did is not told.
-        let makes_more = list.iter().any(|cut| cut.snapshot.is_none());
-        Self { list, next_generation, listed_at, is_unswept, makes_more, ..Self::default() }
+        Self { list, next_generation, listed_at, is_unswept, ..Self::default() }
     }
     /// For the metadata.
     pub fn row(&self) -> CutsRow {
@@ -108,18 +94,15 @@ impl Cuts {
         }
         self.listed_at = at;
         self.dirty = true;
-        let goes = |cut: &Cut| cut.snapshot.is_some_and(|snapshot| !cuts.iter().any(|(id, _)| *id == snapshot));
-        if self.list.iter().any(goes) {
-            self.list.iter_mut().filter(|cut| goes(cut)).for_each(|cut| cut.snapshot = None);
-            self.wants_sweep(position);
+        for cut in &mut self.list {
+            if cut.snapshot.is_some_and(|snapshot| !cuts.iter().any(|(id, _)| *id == snapshot)) {
+                cut.snapshot = None;
+                self.is_unswept = true;
+            }
         }
         for &(snapshot, op) in cuts {
             if self.of(snapshot).is_some() {
                 continue;
-            }
-            if self.makes_more && self.list.last().is_some_and(|last| last.snapshot.is_none()) {
-                // From now on nothing more is made of that one.
-                self.wants_sweep(position);
             }
             // They ascend: a list that is made up must not make them not.
             let op = self.list.last().map_or(op, |last| op.max(last.op));
@@ -171,7 +154,6 @@ impl Cuts {
     pub fn note(&mut self, generation: u32, range: BlockRange) {
         if generation >= self.first_asked && self.is_asked(generation, 0) {
             self.planes.entry(generation).or_default().set(range, true);
-            self.makes_more |= self.place_of(generation).is_some_and(|at| self.list[at].snapshot.is_none());
         }
     }
     /// The same of bits that the metadata has.
@@ -185,18 +167,11 @@ impl Cuts {
         self.planes.iter().map(|(generation, plane)| (*generation, plane))
     }
 
-    /// History may have what no snapshot needs, or come to have it from operations up to this position.
-    fn wants_sweep(&mut self, position: u64) {
-        (self.is_unswept, self.unswept_upto, self.is_swept_once) = (true, Some(position), false);
-    }
-
     /// Whether an operation of a log that begins at `tail` may ask for history of a generation.
     fn is_asked(&self, generation: u32, tail: u64) -> bool {
-        let next = self.place_of(generation).map(|at| self.list.get(at + 1));
-        next.is_some_and(|next| next.is_none_or(|next| next.position >= tail))
-    }
-    fn place_of(&self, generation: u32) -> Option<usize> {
-        self.list.binary_search_by_key(&generation, |cut| cut.generation).ok()
+        let at = self.list.partition_point(|cut| cut.generation < generation);
+        let known = self.list.get(at).is_some_and(|cut| cut.generation == generation);
+        known && self.list.get(at + 1).is_none_or(|next| next.position >= tail)
     }
     /// The log begins at `tail`: what only earlier operations asked for goes.
     pub fn forget_before(&mut self, tail: u64) {
@@ -212,32 +187,15 @@ impl Cuts {
         self.dirty |= self.list.len() < before;
     }
 
-    /// Whether history is to be swept, where the log begins at `tail`.
-    pub fn is_unswept(&self, tail: u64) -> bool {
-        self.is_unswept && !(self.is_swept_once && self.unswept_upto.is_some_and(|upto| tail <= upto))
-    }
-    /// A sweep of all history begins, where the log is from `tail` to `head`. False: there is nothing to sweep after all.
-    pub fn begin_sweep(&mut self, tail: u64, head: u64) -> bool {
-        self.unswept_upto.get_or_insert(head);
-        if self.is_swept_once && !self.makes_more {
-            self.is_swept();
-            return false;
-        }
-        (self.sweep_began, self.makes_more) = (tail, false);
-        true
+    /// A cut went since history was swept last.
+    pub fn is_unswept(&self) -> bool {
+        self.is_unswept
     }
     /// All history was looked at, by the list of `listed_at`.
     pub fn swept(&mut self, listed_at: OpId) {
-        if self.listed_at != listed_at {
-            return;
+        if self.listed_at == listed_at {
+            self.is_unswept = false;
+            self.dirty = true;
         }
-        let makes_more = self.makes_more || self.list.iter().any(|cut| cut.snapshot.is_none());
-        match makes_more && self.unswept_upto.is_some_and(|upto| self.sweep_began <= upto) {
-            true => self.is_swept_once = true,
-            false => self.is_swept(),
-        }
-    }
-    fn is_swept(&mut self) {
-        (self.is_unswept, self.is_swept_once, self.dirty) = (false, false, true);
     }
 }

@@ -36,6 +36,8 @@ use crate::{
 
 /// In the place of a page that could not be read when it was to be written anew: what it had is lost.
 pub(crate) const LOST_PLACE: u32 = u32::MAX;
+/// Pages that are read at once where all are looked through: few, as guests read from the device meanwhile.
+const LOOK_READS_AT_ONCE: usize = 8;
 /// Pages of history that one transaction sweeps, about: some 60,000 entries.
 const SWEPT_PAGES: usize = 256;
 
@@ -233,7 +235,9 @@ impl<E: Env> Inner<E> {
             let reads = pages
                 .into_iter()
                 .map(|(page, places)| async move { (page, places, self.read_history_page(key, page, how).await) });
-            let mut reads = stream::iter(reads).buffered(READS_AT_ONCE);
+            // Who goes by memory waits for it; who does not looks through all, behind others.
+            let at_once = if how.keeps { READS_AT_ONCE } else { LOOK_READS_AT_ONCE };
+            let mut reads = stream::iter(reads).buffered(at_once);
             while let Some((page, places, bytes)) = reads.next().await {
                 let sound = bytes.as_ref().and_then(|bytes| decode_history_page(bytes));
                 match sound.filter(|sound| is_within(sound, &places)) {
@@ -346,26 +350,21 @@ impl<E: Env> Inner<E> {
 
     /// Whether a snapshot of some component went since its history was swept.
     pub(crate) fn has_unswept(&self) -> bool {
-        let State { components, map, tier, log, .. } = &*self.state.borrow();
-        map.pages().is_some() && components.all().any(|c| is_unswept(c, tier, log.ring.tail()))
+        let State { components, map, tier, .. } = &*self.state.borrow();
+        map.pages().is_some() && components.all().any(|c| is_unswept(c, tier))
     }
 
     /// Sweeps a part of the history of a component of which a snapshot went. False where there is none, or no room for its pages.
     pub(crate) async fn sweep_some(&self) -> Result<bool, StoreError> {
         let next = {
             let mut state = self.state.borrow_mut();
-            let State { components, map, tier, log, .. } = &mut *state;
-            let (tail, head) = (log.ring.tail(), log.ring.head());
+            let State { components, map, tier, .. } = &mut *state;
             let Some(pages) = map.pages_mut() else { return Ok(false) };
-            let found = components.all_mut().find(|c| is_unswept(c, tier, tail));
-            let Some(Component { id, cuts, .. }) = found else { return Ok(false) };
-            let (id, listed_at) = (*id, cuts.listed_at());
+            let Some(component) = components.all().find(|c| is_unswept(c, tier)) else { return Ok(false) };
+            let (id, listed_at) = (component.id, component.cuts.listed_at());
             // Of another list of cuts it begins anew.
-            let from = match pages.swept.filter(|swept| (swept.0, swept.1) == (id, listed_at)) {
-                Some((_, _, from)) => from,
-                None if cuts.begin_sweep(tail, head) => (0, 0),
-                None => return Ok(true),
-            };
+            let from =
+                pages.swept.filter(|swept| (swept.0, swept.1) == (id, listed_at)).map_or((0, 0), |swept| swept.2);
             match pages.shards.history_from((id, from.0)) {
                 Some((key, _)) => Some((key, if key.1 == from.0 { from.1 } else { 0 }, listed_at)),
                 None => {
@@ -387,18 +386,15 @@ impl<E: Env> Inner<E> {
                 let pages = state.map.pages_mut().expect("just seen");
                 pages.swept = Some((key.0, listed_at, next));
             }
-            None => {
-                state.map.pages_mut().expect("just seen").swept = None;
-                state.components.all_mut().filter(|c| c.id == key.0).for_each(|c| c.cuts.swept(listed_at));
-            }
+            None => state.components.all_mut().filter(|c| c.id == key.0).for_each(|c| c.cuts.swept(listed_at)),
         }
         Ok(true)
     }
 }
 
-/// Whether history of the component may have what no snapshot needs, where the log begins at `tail`.
-fn is_unswept(component: &Component, tier: &Tier, tail: u64) -> bool {
-    component.cuts.is_unswept(tail) && !component.lost && !tier.of(component.device).failed
+/// Whether history of the component may have what no snapshot needs.
+fn is_unswept(component: &Component, tier: &Tier) -> bool {
+    component.cuts.is_unswept() && !component.lost && !tier.of(component.device).failed
 }
 
 /// Whether a page has only what it answers for.

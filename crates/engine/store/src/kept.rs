@@ -1,7 +1,7 @@
 //! How much of what a component keeps of its past is needed by which snapshots.
 //!
-//! Promises    where all operations are settled and nothing is written meanwhile: what only one snapshot needs is what its deletion makes
-//!             free, to the block, also of what is still in the log
+//! Promises    where all operations are settled and nothing is written meanwhile: what only one snapshot needs is what nothing needs once that
+//!             is deleted, to the block, also of what is still in the log
 //!             a part is counted in one moment; between two of them other tasks have their turn
 //! Cost        a page of history of 4 KiB is read for some 200 entries, not by way of memory; what waits, or is in the log, is there
 //! Not here    what is kept (`transaction.rs`), what goes (`history.rs`)

@@ -554,8 +554,7 @@ impl State {
 
     fn finish_load(&mut self) {
         self.components.finish_load(&mut self.tier);
-        let tail = self.log.ring.tail();
-        let is_unswept = self.components.all().any(|component| component.cuts.is_unswept(tail));
+        let is_unswept = self.components.all().any(|component| component.cuts.is_unswept());
         if is_unswept || !self.components.deleted_to_empty(&self.tier).is_empty() {
             self.log.want_tidy();
         }

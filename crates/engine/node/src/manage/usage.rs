@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use cairn_api::{ApiError, ApiResult, v1};
 use cairn_env::Env;
-use cairn_types::{BLOCK_BYTES, ComponentId, DiskGroupId, Feature, Member, ObjectConfig, ReplicaSetIndex};
+use cairn_types::{BLOCK_BYTES, ComponentId, DiskGroupId, Feature, Member, ObjectConfig, ReplicaSetIndex, Seat};
 use cairn_wire::{ComponentSpace, HostAnswer, HostCommand};
 use futures::future::join_all;
 
@@ -22,10 +22,12 @@ impl<E: Env> Node<E> {
         self.check_is_on(Feature::Snapshots, "to tell what a disk takes")?;
         let (object, entry) = self.known_disk(&disk).await?;
         let config = self.config_of(object, &entry).await?;
-        let members: Vec<&Member> = config.members.iter().filter(|member| member.set().is_some()).collect();
-        let answers = join_all(members.iter().map(|member| self.space_of(member))).await;
+        let mut by_seat: BTreeMap<Seat, Vec<&Member>> = BTreeMap::new();
+        for member in config.members.iter().filter(|member| member.set().is_some()) {
+            by_seat.entry(member.seat()).or_default().push(member);
+        }
         let (mut told, mut not_counted) = (BTreeMap::new(), Vec::new());
-        for (member, answer) in members.into_iter().zip(answers) {
+        for (member, answer) in join_all(by_seat.into_values().map(|here| self.spaces_of(here))).await.concat() {
             match answer {
                 Ok(space) => drop(told.insert(member.component, space)),
                 Err(problem) => not_counted.push(v1::NotCounted {
@@ -36,6 +38,15 @@ impl<E: Env> Node<E> {
             }
         }
         Ok(usage(entry.name.as_str(), &config, &told, not_counted))
+    }
+
+    /// What components of one disk group take. One after the other: guests use it meanwhile, and a large disk may have hundreds there.
+    async fn spaces_of<'a>(&self, here: Vec<&'a Member>) -> Vec<(&'a Member, Result<ComponentSpace, String>)> {
+        let mut told = Vec::with_capacity(here.len());
+        for member in here {
+            told.push((member, self.space_of(member).await));
+        }
+        told
     }
 
     /// What a component takes, or why nobody says.

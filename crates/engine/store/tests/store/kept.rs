@@ -129,18 +129,24 @@ impl Model {
         }
     }
 
-    /// Deletes a snapshot. Now and then it is waited until its space came back: as much as was told.
+    /// Deletes a snapshot. Of three times one is at rest before, and two afterwards: as much came back then as was told.
     fn delete(&mut self, rig: &Rig, group: &Group, goes: usize) {
         self.settle_all(rig, group);
+        let is_destaged = self.deleted.is_multiple_of(3);
+        if is_destaged {
+            rest(rig, group);
+        }
         let before = kept(rig, group).0;
         let (snapshot, ..) = self.snapshots.remove(goes);
         self.list(rig, group);
         self.deleted += 1;
-        if self.deleted.is_multiple_of(2) {
+        if !self.deleted.is_multiple_of(3) {
             rest(rig, group);
             let after = kept(rig, group).0;
             let told = before.by_one.get(&SnapshotId(snapshot)).copied().unwrap_or(0);
-            assert_eq!((after.needed, after.unneeded), (before.needed - told, 0), "{before:?}");
+            assert_eq!(after.needed, before.needed - told, "{before:?}");
+            // What was in the log then may have become history of the cut that went: the next deletion takes it.
+            assert!(!is_destaged || after.unneeded == 0, "{after:?}");
             self.is_charged(group, &after);
         }
     }
@@ -203,8 +209,8 @@ fn a_deletion_gives_back_what_was_told() {
         // With the last one all goes.
         while !model.snapshots.is_empty() {
             model.delete(&rig, &group, 0);
+            rest(&rig, &group);
         }
-        rest(&rig, &group);
         let nothing = kept(&rig, &group).0;
         assert_eq!(nothing, KeptBlocks::default());
         model.is_charged(&group, &nothing);
