@@ -2,10 +2,12 @@
 
 mod bench;
 mod cluster;
+mod image;
 mod snapshot;
 
 pub use bench::{Bench, Calc, Capacity, Compare, EasyRun, Endurance, MediaName, Tco, Words};
 pub use cluster::{Cluster, Devices, Init, Join, MemberUrls, Members, MembersHow, Upgrade};
+pub use image::{Export, ImageFormat, Import};
 pub use snapshot::Snapshot;
 
 use std::path::PathBuf;
@@ -509,6 +511,10 @@ pub enum Disk {
     },
     /// What libvirt is told of a disk: its `<disk>` for a domain
     Xml(DiskXml),
+    /// Write what a disk, or a snapshot of it, holds to an image file; needs qemu-img (Debian: qemu-utils)
+    Export(Export),
+    /// Make a disk of an image file; needs qemu-img (Debian: qemu-utils)
+    Import(Import),
     /// Say each change of a disk's state, until it is healthy
     Watch {
         /// Name or id
@@ -555,6 +561,12 @@ pub struct Limits {
     /// Bytes per second that guests read and write at most: 100M; 0 is no limit [default: the policy's]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub bandwidth_limit: Option<u64>,
+}
+
+impl From<Limits> for cairn_api::v1::DiskLimits {
+    fn from(Limits { iops_limit, bandwidth_limit: bandwidth_limit_bytes_per_s }: Limits) -> Self {
+        Self { iops_limit, bandwidth_limit_bytes_per_s }
+    }
 }
 
 /// Storage policies.

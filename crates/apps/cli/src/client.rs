@@ -36,6 +36,17 @@ impl Client {
         Self { address: self.address.clone(), timeout, spinner: false }
     }
 
+    /// Whether who answers is on this machine.
+    pub fn is_local(&self) -> bool {
+        match &self.address {
+            ApiAddress::Unix(_) => true,
+            ApiAddress::Tcp(host) => {
+                let host = host.rsplit_once(':').map_or(host.as_str(), |(host, _)| host).trim_matches(['[', ']']);
+                host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+            }
+        }
+    }
+
     async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<T, Fail> {
         let answer = self.exchange(method, path, body).await?;
         // Nothing is the answer of what has nothing to say.

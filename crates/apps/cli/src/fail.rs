@@ -47,6 +47,12 @@ impl Fail {
         self
     }
 
+    /// The same with what else is so now.
+    pub fn also(mut self, what: impl std::fmt::Display) -> Self {
+        self.message = format!("{}; {what}", self.message);
+        self
+    }
+
     /// Says on stderr what happened, why, and what to do; gives the exit code.
     pub fn report(self) -> ExitCode {
         if !self.message.is_empty() {

@@ -11,6 +11,7 @@ mod client;
 mod commands;
 mod confirm;
 mod fail;
+mod interrupt;
 mod output;
 mod progress;
 mod units;

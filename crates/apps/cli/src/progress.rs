@@ -57,13 +57,28 @@ pub async fn while_moving<T>(
     Ok(now)
 }
 
+/// A bar over bytes that are copied, with the time that the rest takes.
+pub fn copy_bar(name: &str, total: u64) -> ProgressBar {
+    styled(
+        name,
+        total,
+        "{prefix} [{bar:30}] {binary_bytes} of {binary_total_bytes}, {binary_bytes_per_sec}, {eta} left",
+    )
+}
+
+/// A bar over hundredths of a per cent, for work of which only that is known.
+pub fn share_bar(name: &str) -> ProgressBar {
+    styled(name, 10_000, "{prefix} [{bar:30}] {percent} %, {elapsed} so far, {eta} left")
+}
+
 /// A bar over bytes with a name before it.
 pub fn bytes_bar(name: &str, total: u64) -> ProgressBar {
+    styled(name, total, "{prefix} [{bar:30}] {binary_bytes} of {binary_total_bytes}  {msg}")
+}
+
+fn styled(name: &str, total: u64, template: &str) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
-    bar.set_style(
-        ProgressStyle::with_template("{prefix} [{bar:30}] {binary_bytes} of {binary_total_bytes}  {msg}")
-            .unwrap_or_else(|_| ProgressStyle::default_bar()),
-    );
+    bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_prefix(name.to_owned());
     bar
 }

@@ -289,6 +289,54 @@ fn refusals_say_cause_and_remedy() {
     insta::assert_snapshot!("refusals", all.join("\n"));
 }
 
+/// Goal: what cannot be exported or imported is refused in words before anything is begun. Method: each mistake; in the folder, and in the
+/// cluster in memory, nothing is new afterwards.
+#[test]
+fn images_that_cannot_be_are_refused() {
+    let server = TestServer::start(None);
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    for (name, bytes) in [("a.img", "raw"), ("a.qcow2", "torn"), ("a.img.gz", "packed"), ("a.ova", "no archive")] {
+        std::fs::write(file(name), bytes.repeat(1000)).unwrap();
+    }
+    for words in ["disk create vm-1 --size 1G", "snapshot create a vm-1", "snapshot create b vm-1"] {
+        assert_eq!(cairn(&server, words).0, 0, "{words}");
+    }
+    let before = cairn(&server, "disk list").1;
+    let lines = [
+        format!("disk export vm-1@a {}", file("new")),
+        format!("disk export vm-1@c {}", file("new.img")),
+        format!("disk export nobody@a {}", file("new.img")),
+        "disk export vm-1@a - --format qcow2".into(),
+        format!("disk export vm-1@a {} --since b --backing {}", file("new.qcow2"), file("a.img")),
+        format!("disk export vm-1@b {} --since a --backing {}", file("new.vmdk"), file("a.img")),
+        format!("disk export vm-1@b {} --since a --backing {}", file("new.qcow2"), file("a.img")),
+        format!("disk export vm-1@b {} --since a", file("new.qcow2")),
+        format!("disk import {}", file("none.img")),
+        format!("disk import {}", file("a.qcow2")),
+        format!("disk import {}", file("a.img.gz")),
+        format!("disk import {}", file("a.ova")),
+        format!("disk import {} --size 1K", file("a.img")),
+        format!("disk import {} --member x", file("a.img")),
+        "disk import -".into(),
+        "disk import - --format vmdk".into(),
+    ];
+    let all: Vec<String> = lines.iter().map(|line| transcript(&server, line)).collect();
+    let all = all.join("\n").replace(&folder.path().display().to_string(), "FOLDER");
+    insta::assert_snapshot!("images_refused", all);
+    assert_eq!(cairn(&server, "disk list").1, before);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 4);
+    let no_tools = Command::new(env!("CARGO_BIN_EXE_cairn"))
+        .args(["disk", "import", &file("a.img")])
+        .env("CAIRN_API", server.address())
+        .env("PATH", folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(no_tools.stderr).unwrap();
+    assert_eq!(no_tools.status.code(), Some(1));
+    assert!(said.contains("qemu-img is not installed") && said.contains("apt-get install qemu-utils"), "{said}");
+}
+
 #[test]
 fn json_is_what_the_api_says() {
     let server = TestServer::start(None);

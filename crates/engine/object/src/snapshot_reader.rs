@@ -41,9 +41,11 @@ struct Inner<E: Env, S: LocalStore> {
     known: RefCell<Rc<ObjectConfig>>,
     /// What was looked up last. It stays so: clients that ask for one extent at a time go through it without another look.
     allocated: RefCell<Seen<Vec<AllocatedPiece>>>,
-    changed: RefCell<Seen<(SnapshotId, Vec<(u64, u64)>)>>,
+    changed: RefCell<Seen<Since>>,
 }
 
+/// What changed since an older snapshot: (offset, length) in bytes, ascending.
+type Since = (SnapshotId, Vec<(u64, u64)>);
 /// A range of bytes, and what was found out of it.
 type Seen<T> = Option<(Range<u64>, Rc<T>)>;
 

@@ -1,21 +1,16 @@
 //! `cairn disk`.
 
 use cairn_api::v1::{
-    ChangedComponent, ComponentRole, Disk, DiskAttach, DiskChange, DiskCreate, DiskDelete, DiskLimits, DiskMove,
-    DiskPolicySet, DiskResize, DiskSummary, ObjectRecord, Session, check_not_in_use,
+    ChangedComponent, ComponentRole, Disk, DiskAttach, DiskChange, DiskCreate, DiskDelete, DiskMove, DiskPolicySet,
+    DiskResize, DiskSummary, ObjectRecord, Session, check_not_in_use,
 };
 use cairn_types::format_bytes;
 
 use super::{
-    Context, latency, libvirt, watch,
+    Context, image, latency, libvirt, watch,
     words::{health, state},
 };
-use crate::{
-    args::{Disk as Verb, Limits},
-    confirm::confirm,
-    fail::Fail,
-    output, units,
-};
+use crate::{args::Disk as Verb, confirm::confirm, fail::Fail, output, units};
 
 /// Carries out a verb.
 pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
@@ -30,6 +25,8 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             return output::show(context.format, &record, show_record);
         }
         Verb::Xml(wanted) => return libvirt::run(context, wanted).await,
+        Verb::Export(wanted) => return image::export(context, wanted).await,
+        Verb::Import(wanted) => return image::import(context, wanted).await,
         Verb::Delete { disk, yes, force } => return delete(context, &disk, yes, force).await,
         Verb::Watch { disk, forever, interval_ms } => {
             return watch::disk(context, &disk, forever, interval_ms).await;
@@ -40,10 +37,10 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
         }
         Verb::Show { disk } => client.disk_show(disk).await?,
         Verb::Create { name, size, policy, host, limits } => {
-            let request = DiskCreate { name, size_bytes: size, policy, host, limits: wanted(limits) };
+            let request = DiskCreate { name, size_bytes: size, policy, host, limits: limits.into() };
             client.disk_create(&request).await?
         }
-        Verb::Set { disk, limits } => client.disk_set(disk, &wanted(limits)).await?,
+        Verb::Set { disk, limits } => client.disk_set(disk, &limits.into()).await?,
         Verb::SetPolicy { disk, policy, dry_run, force } => {
             let request = DiskPolicySet { policy, dry_run, force };
             let change = client.disk_policy_set(disk, &request).await?;
@@ -86,10 +83,6 @@ async fn delete(context: &Context, disk: &str, yes: bool, force: bool) -> Result
 /// Who has a disk open.
 fn sessions(disk: &Disk, between: &str) -> String {
     disk.sessions.iter().map(Session::to_string).collect::<Vec<_>>().join(between)
-}
-
-fn wanted(limits: Limits) -> DiskLimits {
-    DiskLimits { iops_limit: limits.iops_limit, bandwidth_limit_bytes_per_s: limits.bandwidth_limit }
 }
 
 fn list(disks: &[DiskSummary]) -> String {

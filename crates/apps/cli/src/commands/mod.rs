@@ -9,6 +9,7 @@ mod disk;
 mod disk_group;
 mod health;
 mod host;
+mod image;
 mod inspect;
 mod latency;
 mod leaving;
