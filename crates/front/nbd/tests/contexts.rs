@@ -7,7 +7,7 @@ use serde_json::Value;
 use support::{
     Served,
     client::{BLOCK_STATUS, Client, EINVAL, GO, READ, export_query, meta_query},
-    serve, tool,
+    serve, tool, try_tool,
 };
 
 const MIB: u64 = 1 << 20;
@@ -54,7 +54,7 @@ fn each_context_is_told_in_a_chunk_of_its_own() {
         assert_eq!(c.option(LIST, &meta_query("disk", &[query])), [a.clone(), b.clone(), ack.clone()]);
     }
     assert_eq!(c.option(LIST, &meta_query("disk", &[])).len(), 6);
-    assert_eq!(c.option(LIST, &meta_query("other", &[b"qemu:"])), [ack.clone()], "another disk's");
+    assert_eq!(c.option(LIST, &meta_query("other", &[b"qemu:"])), std::slice::from_ref(&ack), "another disk's");
     let queries: [&[u8]; 4] =
         [b"base:allocation", b"qemu:dirty-bitmap:b", b"qemu:dirty-bitmap:c", b"cairn:changed-since:a"];
     let (mut c, told) = selected(&served, &queries);
@@ -139,5 +139,26 @@ fn tools_read_changes_and_make_an_overlay_of_them() {
         .map(|e| (number(e, "start") / 4096, number(e, "length") / 4096, e["zero"] == true))
         .collect();
     assert_eq!(own, [(20, 1, false), (30, 1, true)]);
+    // What the overlay has itself is compared with what changed; a byte of it, or a block more, is seen.
+    let alone = format!(
+        "json:{{\"driver\":\"qcow2\",\"backing\":null,\"file\":{{\"driver\":\"file\",\"filename\":\"{overlay}\"}}}}"
+    );
+    let of_disk = format!(
+        "json:{{\"driver\":\"raw\",\"file\":{{\"driver\":\"nbd\",\"server\":{{\"type\":\"unix\",\"path\":\"{}\"}},\
+         \"export\":\"disk\",\"x-dirty-bitmap\":\"cairn:changed-since:b\"}}}}",
+        served.socket().display()
+    );
+    let compare = || try_tool("qemu-utils", "qemu-img", &["compare", &alone, &of_disk]).status.code();
+    assert_eq!(compare(), Some(0));
+    for (wrong, right) in
+        [("write -q -P 9 80k 1k", "write -q -P 3 80k 1k"), ("write -q -P 9 120k 1k", "write -q -P 0 120k 1k")]
+    {
+        tool("qemu-utils", "qemu-io", &["-f", "qcow2", "-c", wrong, &overlay]);
+        assert_eq!(compare(), Some(1), "{wrong}");
+        tool("qemu-utils", "qemu-io", &["-f", "qcow2", "-c", right, &overlay]);
+        assert_eq!(compare(), Some(0), "{right}");
+    }
+    tool("qemu-utils", "qemu-io", &["-f", "qcow2", "-c", "write -q -P 1 40k 4k", &overlay]);
+    assert_eq!(compare(), Some(1), "a block that did not change");
     served.stop();
 }
