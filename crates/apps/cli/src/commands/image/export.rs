@@ -166,6 +166,11 @@ impl Work<'_> {
             self.carry_out(context, taken).await
         });
         let done = done.await;
+        let listed = client.snapshot_list(&self.disk).await;
+        if done.is_err() && listed.is_ok_and(|all| all.iter().all(|one| one.name != request.name)) {
+            // It was refused.
+            return done;
+        }
         match (done, client.snapshot_delete(&full).await) {
             (done, Ok(())) => {
                 eprintln!("snapshot {full} is deleted");
