@@ -6,6 +6,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU8, Ordering},
+        mpsc::{self, Sender},
     },
     thread,
     time::{Duration, Instant},
@@ -14,9 +15,10 @@ use std::{
 use cairn_e2e::{
     Cluster, Door, Host, NbdClient, NbdError, Outcome, Shape, Target, TimeLine,
     cli::Api,
+    guests::Random,
     scene::{has_version, targets, write_version},
     synced::{Console, FILE_SYSTEMS, FILES, Found, Look, Looker, Moment, Writer},
-    tools::load_time,
+    tools::{load_time, seed},
     wait::{check, wait_until},
 };
 
@@ -31,10 +33,14 @@ const TAIL_MIB: u64 = 64;
 /// A snapshot of which more is asked than it can have: who looks at it has to see that.
 const PLANTED: &str = "planted";
 const HOSTS: u8 = 4;
+/// The policy of xfs's disk; that of ext4 is a mirror.
+const ROWS: &str = "rows";
 /// Between two snapshots.
 const EACH: Duration = Duration::from_secs(1);
 /// A host is away for so long: a lease, and then some.
 const AWAY: Duration = Duration::from_secs(3);
+/// The command that takes a snapshot is over by then, where nobody dies.
+const TAKES: Duration = Duration::from_millis(20);
 /// EPERM, as an NBD server says that an export is read-only.
 const NOT_PERMITTED: u32 = 1;
 
@@ -51,8 +57,10 @@ fn what_guests_synced_is_in_each_snapshot() {
 
 fn scenario(cluster: &mut Cluster) -> Outcome<()> {
     let mut doors = Vec::new();
+    let rows = ["policy", "create", ROWS, "--ftm", "erasure-coding", "--data-strips", "2", "--ftt", "1"];
+    cluster.host(1).api().call(&rows)?;
     for (n, (disk, owner)) in FILE_SYSTEMS.into_iter().zip(1..).enumerate() {
-        cluster.create_disk(disk, sizes_mib()[n], owner)?;
+        cluster.create_disk_of(disk, sizes_mib()[n], owner, [None, Some(ROWS)][n])?;
         let through: Vec<u8> = (0..HOSTS).map(|n| (owner - 1 + n) % HOSTS + 1).collect();
         let socket = cluster.host(owner).sockets.join(format!("{disk}.sock"));
         doors.push(Door::open(&socket, targets(cluster, &through))?);
@@ -162,13 +170,21 @@ impl Taken {
     }
 }
 
+/// What who kills hosts and who takes snapshots know of each other.
+#[derive(Default)]
+struct Both {
+    /// A host that is away; 0: none.
+    away: AtomicU8,
+    stop: AtomicBool,
+}
+
 /// Who takes snapshots.
 struct Operator {
     hosts: Vec<Api>,
     said: Console,
-    /// A host that is away; 0: none.
-    away: Arc<AtomicU8>,
-    stop: Arc<AtomicBool>,
+    both: Arc<Both>,
+    /// Told each time before a snapshot is asked for.
+    asked: Sender<()>,
     time: TimeLine,
     taken: Taken,
 }
@@ -178,10 +194,11 @@ impl Operator {
         let (begin, mut due) = (Instant::now(), EACH);
         let mut hosts = (1..=HOSTS).cycle();
         for n in 1.. {
-            if self.stop.load(Ordering::Relaxed) {
+            if self.both.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let mut next = || hosts.find(|host| *host != self.away.load(Ordering::Relaxed)).expect("it is a circle");
+            let mut next =
+                || hosts.find(|host| *host != self.both.away.load(Ordering::Relaxed)).expect("it is a circle");
             let (host, other) = (next(), next());
             if !self.take(&format!("s-{n}"), host, [true, true]) {
                 // One of them may have no owner now: alone each waits for it.
@@ -200,6 +217,7 @@ impl Operator {
         let mut words = vec!["snapshot", "create", name];
         words.extend(FILE_SYSTEMS.into_iter().zip(of).filter_map(|(disk, is_of)| is_of.then_some(disk)));
         let (before, begin) = (self.said.now(), Instant::now());
+        let _ = self.asked.send(());
         let answer = self.hosts[usize::from(host) - 1].ask(&words);
         let (took, after) = (begin.elapsed(), self.said.now());
         match answer {
@@ -212,7 +230,7 @@ impl Operator {
                 true
             }
             Err(refused) => {
-                let asked_host_died = self.away.load(Ordering::Relaxed) == host;
+                let asked_host_died = self.both.away.load(Ordering::Relaxed) == host;
                 let words = format!("{} (h{host}, after {} ms)", refused.words, took.as_millis());
                 self.time.say(format!("{name} was refused: {words}"));
                 self.taken.refused.push(Refused { name: name.to_owned(), words, asked_host_died });
@@ -222,39 +240,44 @@ impl Operator {
     }
 }
 
-/// In turns the owner of one disk and the other copy of the other one are killed, and come back.
+/// In turns the owner of a disk and another member of the other one are killed, and come back.
 fn take_while_hosts_die(cluster: &mut Cluster, said: &Console) -> Outcome<Taken> {
-    let (away, stop) = (Arc::new(AtomicU8::new(0)), Arc::new(AtomicBool::new(false)));
+    let (both, (asked, asks)) = (Arc::new(Both::default()), mpsc::channel());
     let operator = Operator {
         hosts: cluster.hosts().iter().map(Host::api).collect(),
         said: said.clone(),
-        away: away.clone(),
-        stop: stop.clone(),
+        both: both.clone(),
+        asked,
         time: cluster.time.clone(),
         taken: Taken::default(),
     };
-    let begin = Instant::now();
+    let (seed, begin) = (seed(), Instant::now());
+    cluster.say(format!("deaths are drawn from seed {seed}"));
     let operator = thread::spawn(move || operator.run());
-    let mut killed = Vec::new();
+    let (mut killed, mut random) = (Vec::new(), Random::new(seed));
     for (disk, is_owner) in [(0, true), (1, false), (1, true), (0, false)].into_iter().cycle() {
-        thread::sleep(Duration::from_millis(1500));
+        thread::sleep(EACH);
         if begin.elapsed() + AWAY > load_time() {
             break;
         }
         let disk = FILE_SYSTEMS[disk];
         let owner = cluster.owner(1, disk)?;
-        let other = cluster.replicas(1, disk)?.into_iter().find(|n| *n != owner).ok_or("no copy beside the owner's")?;
+        let other = cluster.replicas(1, disk)?.into_iter().find(|n| *n != owner).ok_or("no member beside the owner")?;
         let host = if is_owner { owner } else { other };
-        killed.push(format!("h{host}, {disk}'s {}", if is_owner { "owner" } else { "copy" }));
-        away.store(host, Ordering::Relaxed);
+        killed.push(format!("h{host}, {disk}'s {}", if is_owner { "owner" } else { "other member" }));
+        // Just when a snapshot is taken.
+        asks.try_iter().for_each(drop);
+        asks.recv_timeout(SLOW).map_err(|_| "no snapshot is asked for")?;
+        thread::sleep(Duration::from_micros(random.below(TAKES.as_micros() as u64)));
+        both.away.store(host, Ordering::Relaxed);
         cluster.kill(host)?;
         thread::sleep(AWAY);
         cluster.restart(host)?;
-        away.store(0, Ordering::Relaxed);
+        both.away.store(0, Ordering::Relaxed);
         healthy(cluster)?;
     }
     thread::sleep(load_time().saturating_sub(begin.elapsed()));
-    stop.store(true, Ordering::Relaxed);
+    both.stop.store(true, Ordering::Relaxed);
     let taken = operator.join().map_err(|_| "who takes snapshots panicked")?;
     cluster.say(format!("in {} s: {}", begin.elapsed().as_secs(), taken.line()));
     cluster.say(format!("killed meanwhile: {}", killed.join("; ")));
@@ -344,7 +367,7 @@ fn gone_back(cluster: &mut Cluster, said: &Console, taken: &Taken) -> Outcome<()
     ];
     let files = judge(&boot(cluster, said, "looks-back", &looks)?.finish(LOOKED_WITHIN)?, &looks)?;
     cluster.say(format!(
-        "both disks went back to {}: clean, with what was synced before it and nothing later; what they had before is as whole, and so is {}          ({files} files)",
+        "both disks went back to {}: clean, with what was synced before it and nothing later; what they had before is as whole, and so is {} ({files} files)",
         middle.name, last.name
     ));
     Ok(())
