@@ -189,6 +189,19 @@ pub fn spoil_beside(cluster: &Cluster, gone: usize, config: &ObjectConfig, count
     count
 }
 
+/// Spoils blocks of the first disk at one host, whatever other copies have of them by now: the newest version that its devices have. How many.
+pub fn spoil_at(cluster: &Cluster, host: usize, count: usize) -> usize {
+    let Some(model) = cluster.models.borrow().get(&0).cloned() else { return 0 };
+    let mut found: Vec<(u64, Page)> = pages(cluster, host, model.borrow().id()).into_iter().collect();
+    let count = count.min(found.len());
+    for _ in 0..count {
+        let (block, page) = found.swap_remove(cluster.world.random_below(found.len() as u64) as usize);
+        page.spoil();
+        cluster.log.add(format!("--- block {block} (version {}) cannot be read at h{host}", page.version));
+    }
+    count
+}
+
 /// Where blocks of two copies are spoiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Where {

@@ -159,7 +159,7 @@ async fn flattened(stage: Stage) -> Result<(), String> {
         }
         stage.start(goes);
         stage.ms(500).await;
-        stage.cluster.wait_healthy(&[name.clone()], crate::run::HEALTHY_WITHIN).await?;
+        stage.cluster.wait_healthy(std::slice::from_ref(&name), crate::run::HEALTHY_WITHIN).await?;
     }
     stage.rest(false).await
 }

@@ -1,9 +1,10 @@
 //! Stories of snapshots: owners that die while one is taken, copies that were away, disks that go back.
 
+use cairn_sim::Fault;
 use cairn_types::ComponentState;
 
 use super::{Scenario, Stage};
-use crate::shape::Shape;
+use crate::{bad_blocks::spoil_at, shape::Shape};
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
@@ -44,6 +45,16 @@ pub fn all() -> Vec<Scenario> {
             ),
             (Shape::plain(4).small(), 6),
             changed_before_filled,
+        ),
+        Scenario::new(
+            "25. a bad block is repaired at a copy that has history in its log",
+            (
+                "what repairs a copy takes nothing from snapshots at the other one, which alone gives each of them then",
+                "the disk is written over before and after a snapshot; one copy destages all, the other's capacity devices are slow; newest blocks of \
+                     the first cannot be read, and are; then the first dies, and the snapshot is read",
+            ),
+            (Shape::plain(4).small(), 6),
+            repaired_beside_history,
         ),
         Scenario::new(
             "25. a disk goes back to a snapshot, and its owner dies",
@@ -166,6 +177,45 @@ async fn changed_before_filled(stage: Stage) -> Result<(), String> {
     stage.cluster.check_snapshot(goes, &stage.cluster.snapshots.names()[0], true).await?;
     stage.start(other);
     stage.rest(false).await
+}
+
+async fn repaired_beside_history(stage: Stage) -> Result<(), String> {
+    /// Of sixteen.
+    const BAD: usize = 8;
+    stage.ms(500).await;
+    let guests = &stage.guests[DISK.0];
+    guests.stop().await;
+    let hosts = stage.copies_of(DISK.0).await?;
+    let (bad, other) = (hosts[0], hosts[1]);
+    stage.attach(other).await?;
+    guests.change_all(other, false).await?;
+    stage.ms(2000).await;
+    stage.say(format!("h{other} destages no more"));
+    stage.capacity(other).for_each(|disk| disk.inject(Fault::Slow { times: 1_000_000 }));
+    guests.change_all(other, false).await?;
+    take(&stage).await?;
+    guests.change_all(other, false).await?;
+    stage.ms(2000).await;
+    // Its memory is gone with it, so that it is asked for what stands on its devices.
+    stage.crash(bad);
+    stage.start(bad);
+    stage.healthy().await?;
+    stage.count("blocks spoiled", spoil_at(&stage.cluster, bad, BAD) as u64);
+    // Its owner reads what is nearest.
+    stage.attach(bad).await?;
+    guests.verify_at(bad).await?;
+    stage.ms(1000).await;
+    let repairs = stage.cluster.repairs();
+    stage.count("repairs", repairs.len() as u64);
+    if repairs.is_empty() {
+        return Err("nothing was repaired".into());
+    }
+    stage.crash(bad);
+    stage.ms(4000).await;
+    stage.cluster.check_snapshot(other, &stage.cluster.snapshots.names()[0], true).await?;
+    stage.devices_as_fast_as_ever();
+    stage.start(bad);
+    stage.rest(true).await
 }
 
 async fn goes_back(stage: Stage) -> Result<(), String> {
