@@ -11,7 +11,7 @@
 #   make fuzz      every fuzz target for ten minutes, two at a time: half an hour (docs/fuzz.md)
 #   make test-upgrade  the release before this one, built from its tag, and an upgrade of four hosts from it, under load: a build and ten minutes
 #   make last-batches  2,000 times all hosts die and a bit of the end of one log is flipped (docs/adr/0022); an hour beside other work
-#   make snapshots-of-guests  a minute of snapshots of ext4 and xfs in a guest, each second, while hosts die; guests look at each: five minutes
+#   make snapshots-of-guests  a minute of snapshots of ext4 and xfs in a guest, each second, while hosts die; guests look at each
 #   make bench     docs/bench/speed-floor.md, of those: half an hour; ARGS="--help" tells how to have less of it
 #   make bench-failures  docs/bench/failures.md, of those: stalls and rebuilds when hosts die; seven minutes
 #   make bench-sizes  docs/bench/sizes.md: devices of up to 4 TiB, ten of them at once, as files that are mostly holes; an hour; ARGS=--quick: three minutes
@@ -19,7 +19,7 @@
 #   make bench-layouts  docs/bench/layouts.md, of those: a disk under load goes to 3+1, 4+2 and back; a build and eight minutes
 #   make bench-rows  docs/bench/rows.md: mirrors beside 3+1 and 4+2 on the same hosts, in turns; fifteen minutes
 #   make bench-snapshots  docs/bench/snapshots.md: disks with 1, 64 and 256 snapshots beside one without, in turns
-#   make bench-clones  docs/bench/clones.md: a thousand clones of 40 GiB, and machines that boot of them beside own copies; ten minutes
+#   make bench-clones  docs/bench/clones.md: a thousand clones of 40 GiB, and machines that boot of them beside own copies
 #   make bench-scaling   the tables of docs/bench/scaling.md: hosts (simulated), disks in use, disks at rest, shards, calls; twenty minutes
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)

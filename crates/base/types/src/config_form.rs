@@ -8,11 +8,11 @@ use std::fmt;
 
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
-    de::{Error, SeqAccess, Visitor},
+    de::{Error, MapAccess, SeqAccess, Visitor, value::MapAccessDeserializer},
     ser::SerializeStruct,
 };
 
-use crate::{Addresses, Ancestry, Layout, ObjectConfig, Past, Redundancy};
+use crate::{Addresses, Ancestry, Layout, Member, ObjectConfig, ObjectId, OpId, Past, Policy, Redundancy};
 
 /// A layout as it is encoded: bytes of a chunk, stripes, bytes of a strip, redundancy.
 type LayoutForm = (u64, u32, u32, u32);
@@ -113,29 +113,79 @@ impl<'de> Visitor<'de> for ConfigVisitor {
                 Layout { chunk_bytes, stripe_width, strip_bytes, redundancy }.into()
             }
         };
-        if !addresses.is_sound(size_bytes) {
-            return Err(A::Error::custom("spans that are not those of a disk of this size"));
-        }
         let past = match layout {
             (_, _, _, PAST_CODE) => Some(next::<Past, A>(&mut seq, &mut at)?),
             (_, _, _, ANCESTRY_CODE) => next::<Option<Past>, A>(&mut seq, &mut at)?,
             _ => None,
         };
-        if past.as_ref().is_some_and(|past| !past.is_sound()) {
-            return Err(A::Error::custom("snapshots that no disk has: out of order, there twice, or too many"));
-        }
         let ancestry = match layout {
             (_, _, _, ANCESTRY_CODE) => Some(next::<Ancestry, A>(&mut seq, &mut at)?),
             _ => None,
         };
-        if ancestry.as_ref().is_some_and(|ancestry| !ancestry.is_sound()) {
-            return Err(A::Error::custom("parents that no disk has: there twice, or too many"));
-        }
         #[rustfmt::skip]
         let config =
             ObjectConfig { object, name, size_bytes, policy, policy_name, addresses, members, decided, deleted, past, ancestry };
-        Ok(config)
+        checked(config).map_err(A::Error::custom)
     }
+
+    /// As JSON has it: by names.
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<ObjectConfig, A::Error> {
+        let told = Named::deserialize(MapAccessDeserializer::new(map))?;
+        let addresses = match (told.addresses, told.layout) {
+            (Some(addresses), _) => addresses,
+            (None, NamedLayout::Named(layout)) => layout.into(),
+            (None, NamedLayout::Listed(..)) => return Err(A::Error::missing_field("addresses")),
+        };
+        let Named { object, name, size_bytes, policy, policy_name, members, decided, deleted, past, ancestry, .. } =
+            told;
+        #[rustfmt::skip]
+        let config =
+            ObjectConfig { object, name, size_bytes, policy, policy_name, addresses, members, decided, deleted, past, ancestry };
+        checked(config).map_err(A::Error::custom)
+    }
+}
+
+/// The fields by their names.
+#[derive(Deserialize)]
+struct Named {
+    object: ObjectId,
+    name: String,
+    size_bytes: u64,
+    policy: Policy,
+    policy_name: String,
+    layout: NamedLayout,
+    members: Vec<Member>,
+    decided: OpId,
+    deleted: bool,
+    #[serde(default)]
+    addresses: Option<Addresses>,
+    #[serde(default)]
+    past: Option<Past>,
+    #[serde(default)]
+    ancestry: Option<Ancestry>,
+}
+
+/// A layout, or what stands in its place.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum NamedLayout {
+    Named(Layout),
+    #[allow(dead_code, reason = "what it says stands in the addresses")]
+    Listed(u64, u32, u32, u32),
+}
+
+/// A configuration that can be so.
+fn checked(config: ObjectConfig) -> Result<ObjectConfig, &'static str> {
+    if !config.addresses.is_sound(config.size_bytes) {
+        return Err("spans that are not those of a disk of this size");
+    }
+    if config.past.as_ref().is_some_and(|past| !past.is_sound()) {
+        return Err("snapshots that no disk has: out of order, there twice, or too many");
+    }
+    if config.ancestry.as_ref().is_some_and(|ancestry| !ancestry.is_sound()) {
+        return Err("parents that no disk has: there twice, or too many");
+    }
+    Ok(config)
 }
 
 /// The next field, of which `at` is the number.

@@ -16,6 +16,7 @@ pub mod fio;
 pub mod guests;
 pub mod history;
 pub mod host;
+pub mod images;
 pub mod initramfs;
 pub mod inject;
 pub mod libvirt;

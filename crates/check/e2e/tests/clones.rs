@@ -6,9 +6,10 @@ use std::{
 };
 
 use cairn_e2e::{
-    Cluster, Outcome, Shape, page,
-    pattern::{self, SECTOR},
-    scene::{play, targets},
+    Cluster, Outcome, Shape,
+    images::{image, same, uri, write},
+    page,
+    scene::play,
     tools::{run, tool},
     wait::check,
 };
@@ -25,8 +26,8 @@ const BASE_MIB: u64 = 32;
 fn the_commands_of_the_page_make_clones() {
     play("clones", &Shape { hosts: 4, hosts_with_disks: 4, ..Shape::default() }, |cluster| {
         cluster.create_disk(BASE, BASE_MIB, 1)?;
-        let golden = image(cluster, "golden", |mib| (!mib.is_multiple_of(3)).then_some(1))?;
-        run(tool("nbdcopy").args(["--allocated", &golden.display().to_string(), &uri(cluster, BASE, 1)]))?;
+        let golden = image(cluster, "golden", BASE_MIB, |mib| (!mib.is_multiple_of(3)).then_some(1))?;
+        write(cluster, &golden, BASE, 1)?;
         let mut own = None;
         for command in page::commands(PAGE) {
             let words: Vec<&str> = command.split_whitespace().collect();
@@ -62,36 +63,6 @@ fn the_commands_of_the_page_make_clones() {
     });
 }
 
-/// A file with data in some of each MiB, by version.
-fn image(cluster: &Cluster, name: &str, version_of: impl Fn(u64) -> Option<u32>) -> Outcome<PathBuf> {
-    use std::os::unix::fs::FileExt as _;
-    let path = cluster.folder.join(format!("{name}.img"));
-    let file = fs::File::create(&path).map_err(|e| e.to_string())?;
-    file.set_len(BASE_MIB * MIB).map_err(|e| e.to_string())?;
-    for mib in 0..BASE_MIB {
-        let Some(version) = version_of(mib) else { continue };
-        let mut data = vec![0; MIB as usize];
-        for (n, sector) in data.chunks_mut(SECTOR).enumerate() {
-            pattern::fill(sector, 7, mib * 2048 + n as u64, version);
-        }
-        file.write_all_at(&data, mib * MIB).map_err(|e| e.to_string())?;
-    }
-    Ok(path)
-}
-
-fn uri(cluster: &Cluster, export: &str, host: u8) -> String {
-    targets(cluster, &[host])[0].uri(export)
-}
-
-/// What an export holds at a host.
-fn same(cluster: &Cluster, export: &str, host: u8, image: &Path) -> Outcome<()> {
-    let out = cluster.folder.join("out.img");
-    let _ = fs::remove_file(&out);
-    run(tool("nbdcopy").args([&uri(cluster, export, host), &out.display().to_string()]))?;
-    let equal = fs::read(image).map_err(|e| e.to_string())? == fs::read(&out).map_err(|e| e.to_string())?;
-    check(equal, || format!("{export} at h{host} is not {}", image.display()))
-}
-
 fn refused(cluster: &Cluster, words: &[&str], why: &str) -> Outcome<()> {
     let refused = cluster.host(2).api().ask(words).err().ok_or_else(|| format!("{words:?} is not refused"))?;
     check(refused.words.contains(why), || format!("{words:?}: {refused:?}"))
@@ -99,7 +70,7 @@ fn refused(cluster: &Cluster, words: &[&str], why: &str) -> Outcome<()> {
 
 /// Writes over parts of one clone by way of a host that is killed then; the others stay as they were. What it holds.
 fn changed_while_hosts_die(cluster: &mut Cluster, golden: &Path) -> Outcome<PathBuf> {
-    let own = image(cluster, "own", |mib| match mib % 3 {
+    let own = image(cluster, "own", BASE_MIB, |mib| match mib % 3 {
         0 if mib.is_multiple_of(2) => Some(2),
         0 => None,
         _ if mib.is_multiple_of(5) => Some(3),
@@ -113,8 +84,8 @@ fn changed_while_hosts_die(cluster: &mut Cluster, golden: &Path) -> Outcome<Path
         if now != was {
             let part = cluster.folder.join("part.img");
             fs::write(&part, now).map_err(|e| e.to_string())?;
-            let write = format!("write -s {} {} {step}", part.display(), mib * step);
-            run(tool("qemu-io").args(["-f", "raw", "-c", &write, &uri(cluster, "desk-1", 3)]))?;
+            let words = format!("write -s {} {} {step}", part.display(), mib * step);
+            run(tool("qemu-io").args(["-f", "raw", "-c", &words, &uri(cluster, "desk-1", 3)]))?;
         }
     }
     cluster.say("a clone is changed");

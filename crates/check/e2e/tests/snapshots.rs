@@ -7,15 +7,15 @@ use std::{
 };
 
 use cairn_e2e::{
-    Cluster, Outcome, Shape, page,
-    pattern::{self, SECTOR},
-    scene::{DISK, Scene, play, targets},
+    Cluster, Outcome, Shape,
+    images::{self, same, uri},
+    page,
+    scene::{DISK, Scene, play},
     tools::{run, tool},
     wait::{check, wait_until},
 };
 
 const PAGE: &str = include_str!("../../../../docs/operating/snapshots.md");
-const MIB: u64 = 1 << 20;
 /// A disk that only this test writes, in whole.
 const OTHER: &str = "vm-2";
 const OTHER_MIB: u64 = 48;
@@ -100,35 +100,12 @@ fn rename(word: &str, command: &str) -> String {
 
 /// A file with data everywhere but for some holes.
 fn image(cluster: &Cluster, name: &str, version: u64) -> Outcome<PathBuf> {
-    use std::os::unix::fs::FileExt as _;
-    let path = cluster.folder.join(format!("{name}.img"));
-    let file = fs::File::create(&path).map_err(|e| e.to_string())?;
-    file.set_len(OTHER_MIB * MIB).map_err(|e| e.to_string())?;
-    for mib in (0..OTHER_MIB).filter(|mib| !(mib + version).is_multiple_of(5)) {
-        let mut data = vec![0; MIB as usize];
-        for (n, sector) in data.chunks_mut(SECTOR).enumerate() {
-            pattern::fill(sector, 7, mib * 2048 + n as u64, version as u32);
-        }
-        file.write_all_at(&data, mib * MIB).map_err(|e| e.to_string())?;
-    }
-    Ok(path)
-}
-
-fn uri(cluster: &Cluster, export: &str, host: u8) -> String {
-    targets(cluster, &[host])[0].uri(export)
+    let has_data = |mib: u64| !(mib + version).is_multiple_of(5);
+    images::image(cluster, name, OTHER_MIB, |mib| has_data(mib).then_some(version as u32))
 }
 
 fn write(cluster: &Cluster, image: &Path, host: u8) -> Outcome<()> {
-    run(tool("nbdcopy").args(["--allocated", &image.display().to_string(), &uri(cluster, OTHER, host)])).map(drop)
-}
-
-/// What an export holds at a host.
-fn same(cluster: &Cluster, export: &str, host: u8, image: &Path) -> Outcome<()> {
-    let out = cluster.folder.join("out.img");
-    let _ = fs::remove_file(&out);
-    run(tool("nbdcopy").args([&uri(cluster, export, host), &out.display().to_string()]))?;
-    let equal = fs::read(image).map_err(|e| e.to_string())? == fs::read(&out).map_err(|e| e.to_string())?;
-    check(equal, || format!("{export} at h{host} is not {}", image.display()))
+    images::write(cluster, image, OTHER, host)
 }
 
 /// What changed from the first snapshot to another one has each block in which their images differ.

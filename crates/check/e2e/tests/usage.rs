@@ -144,6 +144,9 @@ fn rename(cluster: &mut Cluster, mut client: NbdClient) -> Outcome<()> {
     wait_until("the socket has moved", SEEN_LIMIT, || {
         check(socket.exists() && !former.exists(), || format!("{} or {}", socket.display(), former.display()))
     })?;
+    // The directory can be rebuilt from it.
+    let record = api.call(&["disk", "record", RENAMED])?;
+    check(record["config"]["name"] == RENAMED, || record.to_string())?;
     let list = api.call(&["snapshot", "list", RENAMED])?;
     check(list[0]["name"] == "second" && list[0]["disk"] == RENAMED, || list.to_string())?;
     // Its former name is free.

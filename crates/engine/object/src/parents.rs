@@ -82,7 +82,14 @@ impl<E: Env, S: LocalStore> Context<E, S> {
         read: impl AsyncFn(View<E, S>) -> Result<T, NotRead>,
     ) -> Result<T, NotRead> {
         match read(self.view_of(parent, false).await?).await {
-            Err(_) => read(self.view_of(parent, true).await?).await,
+            Err(_) => {
+                let view = self.view_of(parent, true).await?;
+                let all_asked = view.config.members.iter().all(|member| member.state.in_sync());
+                read(view).await.map_err(|why| match why {
+                    NotRead::Bad(why) if all_asked => NotRead::Lost(why),
+                    why => why,
+                })
+            }
             done => done,
         }
     }

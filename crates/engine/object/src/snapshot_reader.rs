@@ -94,6 +94,7 @@ impl<E: Env, S: LocalStore> SnapshotReader<E, S> {
             let view = View { context: context.clone(), config, snapshot: self.inner.snapshot };
             let why = match read(view).await {
                 Ok(read) => return Ok(read),
+                Err(NotRead::Lost(why)) => return Err(VolumeError::Io(why)),
                 Err(NotRead::Bad(why) | NotRead::NoCopy(why)) if context.env.now().since(began) > patience => {
                     return Err(VolumeError::Io(why));
                 }

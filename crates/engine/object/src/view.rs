@@ -23,6 +23,8 @@ pub(crate) enum NotRead {
     NoCopy(String),
     /// Those that answer cannot read it.
     Bad(String),
+    /// Nobody will: all that may have it were asked.
+    Lost(String),
 }
 
 fn no_copy(set: ReplicaSetIndex) -> NotRead {

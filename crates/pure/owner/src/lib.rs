@@ -33,6 +33,6 @@ pub use image::{NoImage, RowImage};
 pub use numbered::Numbered;
 pub use operation::{AnswerEffect, Answered, GivenUp, Outcome, Step, Verdict};
 pub use rows::{PartWrite, p_agrees, part_write};
-pub use snapshots::{Lock, NotDeleted, NotTaken, check_delete_disk, check_delete_snapshot};
+pub use snapshots::{Lock, NotDeleted, NotTaken, check_delete_disk, check_delete_snapshot, check_unpinned};
 pub use state::{Admitted, Ended, InSync, Leg, Link, MemberMask, State};
 pub use strip::Strip;

@@ -52,6 +52,8 @@ pub enum NotDeleted {
     DiskLocked(usize, Lock),
     /// The disk is going back to it.
     GoesBack,
+    /// So many of the disk's have, or had, clones.
+    DiskPinned(usize),
 }
 
 /// A lock that is in the way.
@@ -85,6 +87,7 @@ impl fmt::Display for NotDeleted {
                 write!(f, "{count} of the disk's snapshots are locked; the last of them, {:?}, {lock}", lock.name)
             }
             Self::GoesBack => f.write_str("the disk is going back to it: delete it when it has"),
+            Self::DiskPinned(count) => write!(f, "{count} of the disk's snapshots have clones, or had some: ask again"),
         }
     }
 }
@@ -99,6 +102,17 @@ pub fn check_delete_disk(config: &ObjectConfig, now_unix_ms: Option<u64>) -> Res
     match locked.iter().max_by_key(|snapshot| snapshot.locked_until_unix_ms) {
         Some(last) => Err(NotDeleted::DiskLocked(locked.len(), lock_of(last, now_unix_ms))),
         None => Ok(()),
+    }
+}
+
+/// Whether a disk may be deleted, as far as clones of its snapshots go: who deletes it sees to these first.
+///
+/// # Errors
+/// A snapshot is pinned.
+pub fn check_unpinned(config: &ObjectConfig) -> Result<(), NotDeleted> {
+    match config.past.iter().flat_map(|past| &past.snapshots).filter(|snapshot| snapshot.pinned).count() {
+        0 => Ok(()),
+        count => Err(NotDeleted::DiskPinned(count)),
     }
 }
 

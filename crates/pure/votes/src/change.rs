@@ -47,7 +47,7 @@ pub enum IllegalChange {
     /// A disk keeps its addresses: none goes away, and each stays with its replica set.
     Addresses,
     /// A snapshot stays as it was taken; a new one is the newest, and all that it has is decided. While a disk has any, no part of it goes over
-    /// to another layout, as its history would stay behind. One that has clones does not go.
+    /// to another layout, as its history would stay behind. One that has clones does not go, nor its disk.
     Snapshots,
     /// Parents of a clone go all at once, when all that was theirs has been copied. Until then it has copies, no rows: of these nobody could tell
     /// whether a block is of a parent.
@@ -163,8 +163,8 @@ fn snapshots_may_be(base: &ObjectConfig, config: &ObjectConfig) -> bool {
         None => newest <= snapshot.cut && snapshot.cut <= config.decided && snapshot.size_bytes == config.size_bytes,
     };
     let is_held = config.addresses.moving().is_none() || past.snapshots.is_empty();
-    let is_pinned = |known: &&Snapshot| known.pinned && !config.deleted;
-    let pinned_stay = before.iter().filter(is_pinned).all(|known| past.snapshot(known.id).is_some());
+    let stays_pinned = |known: &Snapshot| !config.deleted && past.snapshot(known.id).is_some();
+    let pinned_stay = before.iter().filter(|known| known.pinned).all(stays_pinned);
     past.is_sound() && is_held && pinned_stay && past.snapshots.iter().all(stays)
 }
 

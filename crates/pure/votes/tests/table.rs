@@ -244,7 +244,7 @@ fn a_snapshot_stays_as_it_was_taken() {
         ("one gets a clone", &one, &pinned, true),
         ("one has no clone any more", &pinned, &one, true),
         ("with clones", &pinned, &with(5, &[]), false),
-        ("with clones, and the disk", &pinned, &ObjectConfig { deleted: true, ..with(5, &[]) }, true),
+        ("the disk, with clones", &pinned, &ObjectConfig { deleted: true, ..pinned.clone() }, false),
         ("another name", &one, &renamed, false),
         ("one name twice", &one, &twice, false),
         ("locked for longer", &one, &locked(8), true),

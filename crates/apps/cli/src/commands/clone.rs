@@ -24,7 +24,7 @@ pub(super) async fn several(context: &Context, snapshot: &str, request: DiskClon
     let mut made: Vec<Disk> = Vec::new();
     let mut clones = stream::iter(names).map(one).buffered(AT_ONCE);
     while let Some(disk) = clones.next().await {
-        made.push(disk.map_err(|error| Fail::from(error).also(format!("{} of {count} clones are made", made.len())))?);
+        made.push(disk.map_err(|error| error.also(format!("{} of {count} clones are made", made.len())))?);
     }
     output::show(context.format, &made, |made| {
         let names = made
@@ -52,5 +52,5 @@ pub(super) async fn flatten(context: &Context, disk: &str, wait: bool) -> Result
     };
     let now = look().await?;
     progress::while_moving(now, |now| now.1, |now| now.0, look).await?;
-    Ok(client.disk_show(name.clone()).await?)
+    client.disk_show(name.clone()).await
 }

@@ -47,3 +47,59 @@ pub struct ObjectRecord {
     #[serde(default)]
     pub config: Option<ObjectConfig>,
 }
+
+#[cfg(test)]
+mod tests {
+    use cairn_types::{
+        Ancestry, ComponentId, ComponentState, Layout, Member, OpId, Parent, Past, Policy, Redundancy, Role, Snapshot,
+        SnapshotId,
+    };
+
+    use super::*;
+
+    /// Goal: what a host tells of a record is read back, of each form that a record has. Method: with and without snapshots and parents.
+    #[test]
+    fn a_record_is_read_back() {
+        let mirror = Redundancy::Mirror { copies: 2 };
+        let layout = Layout { chunk_bytes: 1 << 30, stripe_width: 1, strip_bytes: 1 << 20, redundancy: mirror };
+        let member = Member {
+            component: ComponentId(u128::MAX),
+            host: HostId(1 << 100),
+            disk_group: DiskGroupId(7),
+            votes: 1,
+            role: Role::Data { set: 0, copy: 0 },
+            state: ComponentState::Absent { stale_since: OpId::ZERO },
+        };
+        let snapshot = Snapshot {
+            id: SnapshotId(u64::MAX),
+            name: "s".into(),
+            created_unix_ms: 1,
+            size_bytes: 1 << 30,
+            cut: OpId::ZERO,
+            pinned: true,
+            locked_until_unix_ms: 0,
+            slot_unix_s: None,
+        };
+        let parent = Parent { object: ObjectId(3), snapshot: SnapshotId(4), size_bytes: 512 };
+        let pasts = [None, Some(Past { snapshots: vec![snapshot], goes_back_to: None })];
+        let ancestries = [None, Some(Ancestry { parents: vec![parent], flattens: true })];
+        for (past, ancestry) in pasts.iter().flat_map(|past| ancestries.iter().map(move |other| (past, other))) {
+            let config = ObjectConfig {
+                object: ObjectId(2),
+                name: "vm-1".into(),
+                size_bytes: 1 << 30,
+                policy: Policy::default(),
+                policy_name: "default".into(),
+                addresses: layout.into(),
+                members: vec![member],
+                decided: OpId::ZERO,
+                deleted: false,
+                past: past.clone(),
+                ancestry: ancestry.clone(),
+            };
+            let record = ObjectRecord { object: ObjectId(2), seats: Vec::new(), config: Some(config) };
+            let text = serde_json::to_string(&record).expect("it is told");
+            assert_eq!(serde_json::from_str::<ObjectRecord>(&text).map_err(|e| e.to_string()), Ok(record), "{text}");
+        }
+    }
+}

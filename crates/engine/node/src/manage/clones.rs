@@ -88,7 +88,7 @@ impl<E: Env> Node<E> {
         self.show_disk(&disk).await
     }
 
-    /// Those who closed snapshots of a disk and whose processes have ended: another one of their host is there.
+    /// Those who closed snapshots of a disk and whose processes have ended: another one of their host is there, or the host is gone.
     async fn over(&self, object: ObjectId) -> ApiResult<Vec<Closed>> {
         let found = self.inner.registry.get::<CatalogueEntry>(&object).await.map_err(directory_error)?;
         let mut closed = found.map(|found| found.entry.closed).unwrap_or_default();
@@ -96,7 +96,10 @@ impl<E: Env> Node<E> {
         let env = &self.inner.env;
         closed.retain(|one| match one.by == self.me() {
             true => one.incarnation != env.incarnation(),
-            false => peers.get(&one.by).is_some_and(|incarnation| *incarnation != one.incarnation),
+            false => {
+                self.inner.gone.has(one.by)
+                    || peers.get(&one.by).is_some_and(|incarnation| *incarnation != one.incarnation)
+            }
         });
         Ok(closed)
     }
@@ -105,7 +108,7 @@ impl<E: Env> Node<E> {
     ///
     /// # Errors
     /// There are clones, which are named; the directory is away.
-    pub(crate) async fn close_to_clones(
+    async fn close_to_clones(
         &self,
         object: ObjectId,
         entry: &CatalogueEntry,
@@ -136,17 +139,13 @@ impl<E: Env> Node<E> {
         let _ = self.inner.registry.open_snapshot(object, &closed).await;
     }
 
-    /// Names of disks that need a snapshot, or any of a disk. One that has been flattened does not, and its entry is set right.
+    /// Names of disks that need a snapshot, or any of a disk. One that has been flattened does not, and its entry is set right: its owner says so, as a
+    /// record that one seat has may yet be dropped.
     async fn clones_of(&self, object: ObjectId, snapshot: Option<SnapshotId>) -> ApiResult<Vec<String>> {
         let listed = self.inner.registry.clones_of(object, snapshot).await.map_err(directory_error)?;
         let mut names = Vec::new();
         for (clone, entry) in listed {
-            let known = self.inner.objects.look_up(clone, &entry.hint_hosts).await;
-            let is_flat = known.is_some_and(|(known, _)| {
-                let needs = |config: &ObjectConfig| !config.parents().is_empty() && !config.deleted;
-                !needs(&known.config) && !known.base.as_deref().is_some_and(needs)
-            });
-            if !is_flat || entry.state == DiskState::Creating {
+            if entry.state != DiskState::Ready || !self.is_flat(clone, &entry).await {
                 names.push(entry.name.as_str().to_owned());
                 continue;
             }
@@ -157,6 +156,16 @@ impl<E: Env> Node<E> {
         }
         names.sort();
         Ok(names)
+    }
+
+    async fn is_flat(&self, clone: ObjectId, entry: &CatalogueEntry) -> bool {
+        // Mostly one that is not says so at once, and nobody has to become its owner for that.
+        let known = self.inner.objects.look_up(clone, &entry.hint_hosts).await;
+        if known.is_none_or(|(known, _)| !known.config.parents().is_empty()) {
+            return false;
+        }
+        let status = self.to_owner(clone, &entry.hint_hosts, OwnerCommand::Status).await;
+        status.is_ok_and(|status| status.config.parents().is_empty())
     }
 
     /// Clones of a disk's snapshots, by name, as this host knows the catalogue.
@@ -182,16 +191,21 @@ impl<E: Env> Node<E> {
         Some(format!("{name}@{snapshot}"))
     }
 
-    /// A snapshot that has or had clones may be deleted; until it is, none is made.
-    pub(crate) async fn unpin(&self, object: ObjectId, entry: &CatalogueEntry, id: SnapshotId) -> ApiResult<Closed> {
-        let closed = self.close_to_clones(object, entry, Some(id)).await?;
-        let unpin = OwnerCommand::PinSnapshot { id, pinned: false };
-        match self.to_owner(object, &entry.hint_hosts, unpin).await {
-            Ok(_) => Ok(closed),
-            Err(error) => {
+    /// A snapshot that has or had clones may be deleted, or all of a disk, of which these are; until they are, no clone is made.
+    pub(crate) async fn unpin(
+        &self,
+        object: ObjectId,
+        entry: &CatalogueEntry,
+        (only, ids): (Option<SnapshotId>, &[SnapshotId]),
+    ) -> ApiResult<Closed> {
+        let closed = self.close_to_clones(object, entry, only).await?;
+        for id in ids {
+            let unpin = OwnerCommand::PinSnapshot { id: *id, pinned: false };
+            if let Err(error) = self.to_owner(object, &entry.hint_hosts, unpin).await {
                 self.open_to_clones(object, closed).await;
-                Err(error)
+                return Err(error);
             }
         }
+        Ok(closed)
     }
 }

@@ -10,10 +10,10 @@ use cairn_directory::{
 };
 use cairn_env::Env;
 use cairn_geometry::Area;
-use cairn_owner::check_delete_disk;
+use cairn_owner::{check_delete_disk, check_unpinned};
 use cairn_types::{
     Accepted, CHUNK_BYTES_MAX, ComponentId, Csn, DiskGroupId, Epoch, HostId, Member, ObjectConfig, ObjectId, OpId,
-    Policy,
+    Policy, SnapshotId,
 };
 use cairn_wire::{OwnerCommand, Request};
 use futures::future::join_all;
@@ -206,35 +206,55 @@ impl<E: Env> Node<E> {
         if !how.force && entry.state != DiskState::Deleting {
             v1::check_not_in_use(entry.name.as_str(), &self.sessions(Some(object)).await.sessions)?;
         }
-        self.check_not_locked(object, &entry).await?;
-        let closed = self.close_to_clones(object, &entry, None).await?;
+        // One whose record nobody tells just now may be on record with locks or clones; then its owner refuses, and it is taken off it.
+        let config = self.config_of(object, &entry).await.ok().filter(|config| !config.deleted);
+        let closed = match &config {
+            Some(config) => {
+                self.check_not_locked(config)?;
+                self.closed_with(object, &entry, config).await?
+            }
+            None => None,
+        };
         // On record first: where the directory takes no changes nothing is destroyed, and what is begun is finished by whoever sees it.
         let begun = self.inner.registry.begin_delete(object).await;
-        // From then on its state lets no clone be made; where a lock has its deletion taken off the record, clones may be made again.
-        self.open_to_clones(object, closed).await;
+        // From then on its state lets no clone be made; where its deletion is taken off the record, clones may be made again.
+        if let Some(closed) = closed {
+            self.open_to_clones(object, closed).await;
+        }
         begun.map_err(directory_error)?;
         self.go_on_deleting(object, &entry.hint_hosts).await.map_err(|error| {
             error.remedy("Its deletion is on record: it is finished as soon as the hosts and the directory that it needs are there")
         })
     }
 
-    /// Refuses while snapshots of a disk are locked, as its owner would: before its deletion is on record. One whose record nobody tells just now may be
-    /// on record with locks; then it is taken off it.
-    async fn check_not_locked(&self, object: ObjectId, entry: &CatalogueEntry) -> ApiResult<()> {
-        let Ok(config) = self.config_of(object, entry).await else { return Ok(()) };
-        if config.deleted {
-            return Ok(());
-        }
+    /// Refuses while snapshots of a disk are locked, as its owner would: before its deletion is on record.
+    fn check_not_locked(&self, config: &ObjectConfig) -> ApiResult<()> {
         let now = self.knows_the_day().then(|| self.day_unix_ms());
-        let checked = check_delete_disk(&config, now);
+        let checked = check_delete_disk(config, now);
         checked.map_err(|why| ApiError::refused(format!("disk {}: {why}", config.name)).remedy(LOCKED_REMEDY))
+    }
+
+    /// No clone is made of a disk that is to be deleted, where it has or had any: there are none. Where it never had, its owner refuses as soon as
+    /// there is one.
+    async fn closed_with(
+        &self,
+        object: ObjectId,
+        entry: &CatalogueEntry,
+        config: &ObjectConfig,
+    ) -> ApiResult<Option<Closed>> {
+        let all = config.past.iter().flat_map(|past| &past.snapshots);
+        let pinned: Vec<SnapshotId> = all.filter(|snapshot| snapshot.pinned).map(|snapshot| snapshot.id).collect();
+        if pinned.is_empty() && self.clones_known(object).is_empty() {
+            return Ok(None);
+        }
+        self.unpin(object, entry, (None, &pinned)).await.map(Some)
     }
 
     /// Carries out a deletion that is on record, from wherever it was left.
     pub(crate) async fn go_on_deleting(&self, object: ObjectId, hints: &[HostId]) -> ApiResult<()> {
         let deleted = self.delete_object(object, hints).await;
         if deleted.as_ref().is_err_and(|error| error.kind == ApiErrorKind::Refused) {
-            self.call_off_if_locked(object).await?;
+            self.call_off_if_kept(object).await?;
         }
         let config = deleted?;
         let place = |m: &Member| ComponentPlace { component: m.component, host: m.host, disk_group: m.disk_group };
@@ -247,14 +267,15 @@ impl<E: Env> Node<E> {
         }
     }
 
-    /// A disk whose owner did not delete it for a lock stays: the lock came before the deletion, which does not wait until it ends.
-    async fn call_off_if_locked(&self, object: ObjectId) -> ApiResult<()> {
+    /// A disk whose owner did not delete it for a lock or for clones stays: they came before the deletion, which does not wait until they end.
+    async fn call_off_if_kept(&self, object: ObjectId) -> ApiResult<()> {
         let entry = self.inner.copy.borrow().get::<CatalogueEntry>(&object);
         let Some(entry) = entry else { return Ok(()) };
-        match self.check_not_locked(object, &entry).await {
-            Ok(()) => Ok(()),
-            Err(_) => self.inner.registry.call_off_delete(object).await.map_err(directory_error),
+        let Ok(config) = self.config_of(object, &entry).await else { return Ok(()) };
+        if !config.deleted && (self.check_not_locked(&config).is_err() || check_unpinned(&config).is_err()) {
+            self.inner.registry.call_off_delete(object).await.map_err(directory_error)?;
         }
+        Ok(())
     }
 
     /// Disk groups that may hold what a disk had there before it was replaced: they are away, so that nobody could tell them. Each has to

@@ -136,12 +136,13 @@ impl<E: Env> Node<E> {
         entry: &CatalogueEntry,
         found: &Snapshot,
     ) -> ApiResult<()> {
-        let closed = match found.pinned {
+        // An unpinning that came late may have met a clone: as the catalogue has it counts as well.
+        let closed = match found.pinned || self.clones_known(object).contains_key(&found.id) {
             true => {
                 // Its owner judges that too, once it has no pin any more.
                 let now = self.knows_the_day().then(|| self.day_unix_ms());
                 check_delete_snapshot(found, now).map_err(|why| ApiError::refused(why.to_string()))?;
-                Some(self.unpin(object, entry, found.id).await?)
+                Some(self.unpin(object, entry, (Some(found.id), &[found.id])).await?)
             }
             false => None,
         };

@@ -20,7 +20,7 @@ use super::guest::BLOCK;
 use crate::{
     event::ObjectEvent,
     local_store::LocalStore,
-    owner::{OpError, Owned, command::Queued, snapshots::NOT_ACCEPTED, write::Body},
+    owner::{OpError, Owned, command::Queued, manage::left_of, snapshots::NOT_ACCEPTED, write::Body},
     view::merged,
 };
 
@@ -168,22 +168,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     pub(super) fn flatten_status(&self) -> Vec<ResyncStatus> {
         let Some(now) = self.flattening.get() else { return Vec::new() };
         let config = self.config();
-        let all = config.size_blocks().max(1);
         let of = |member: &Member| {
             let set = member.set().filter(|_| member.state.takes_writes())?;
             let bytes_total = Area::of_set(&config, set)?.component_bytes(set);
-            let left = all.saturating_sub(now.blocks_done);
-            Some(ResyncStatus {
-                object: self.id,
-                name: config.name.clone(),
-                component: member.component,
-                host: member.host,
-                full: false,
-                bytes_total,
-                bytes_left: (u128::from(bytes_total) * u128::from(left) / u128::from(all)) as u64,
-                blocks_unreadable: 0,
-                elapsed_ms: self.context.env.now().since(now.started).as_millis() as u64,
-            })
+            let left = left_of(bytes_total, now.blocks_done, config.size_blocks());
+            Some(self.part_status(member, [bytes_total, left], now.started, false))
         };
         config.members.iter().filter_map(of).collect()
     }

@@ -312,14 +312,6 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> Result<Vec<AllocatedPiece>, OpError> {
         self.is_itself().await;
         let all = self.check(offset, len_bytes)?;
-        let found = self.own_status(all).await?;
-        let config = self.config();
-        self.check_lease().await?;
-        Ok(self.context.allocated_with(config.parents(), found).await?)
-    }
-
-    /// Which of these blocks copies of the disk have allocated.
-    pub(super) async fn own_status(&self, all: BlockRange) -> Result<Vec<AllocatedPiece>, OpError> {
         let config = self.config();
         let mut found = Vec::new();
         for (area, blocks) in by_area(&config, all) {
@@ -336,6 +328,8 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                 found.extend(pieces.into_iter().map(shift));
             }
         }
+        let found = self.context.allocated_with(config.parents(), found).await?;
+        self.check_lease().await?;
         Ok(found)
     }
 

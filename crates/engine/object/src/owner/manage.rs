@@ -4,8 +4,8 @@ use std::rc::Rc;
 
 use cairn_env::Env;
 use cairn_geometry::Area;
-use cairn_owner::{State, check_delete_disk};
-use cairn_types::{ComponentId, ComponentOp, ComponentState, Member, ObjectConfig};
+use cairn_owner::{State, check_delete_disk, check_unpinned};
+use cairn_types::{ComponentId, ComponentOp, ComponentState, Member, ObjectConfig, Time};
 use cairn_wire::{ObjectStatus, OwnerCommand, Request, ResyncStatus};
 use futures::channel::oneshot;
 
@@ -62,17 +62,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let of = |member: &Member| {
             let set = member.set().filter(|set| area.sets().contains(set))?;
             let bytes_total = area.component_bytes(set);
-            Some(ResyncStatus {
-                object: self.id,
-                name: config.name.clone(),
-                component: member.component,
-                host: member.host,
-                full: true,
-                bytes_total,
-                bytes_left: converting.left_of(bytes_total),
-                blocks_unreadable: 0,
-                elapsed_ms: self.context.env.now().since(converting.started).as_millis() as u64,
-            })
+            Some(self.part_status(member, [bytes_total, converting.left_of(bytes_total)], converting.started, true))
         };
         config.members.iter().filter_map(of).collect()
     }
@@ -87,20 +77,35 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let of = |member: &Member| {
             let set = member.set().filter(|set| config.addresses.serves(*set) && member.state.in_sync())?;
             let bytes_total = Area::of_set(&config, set)?.component_bytes(set);
-            let left = all.saturating_sub(going.blocks_done);
-            Some(ResyncStatus {
-                object: self.id,
-                name: config.name.clone(),
-                component: member.component,
-                host: member.host,
-                full: false,
-                bytes_total,
-                bytes_left: (u128::from(bytes_total) * u128::from(left) / u128::from(all)) as u64,
-                blocks_unreadable: 0,
-                elapsed_ms: self.context.env.now().since(going.started).as_millis() as u64,
-            })
+            Some(self.part_status(
+                member,
+                [bytes_total, left_of(bytes_total, going.blocks_done, all)],
+                going.started,
+                false,
+            ))
         };
         config.members.iter().filter_map(of).collect()
+    }
+
+    /// A member's part of work on the whole disk: its bytes, and those that are left.
+    pub(super) fn part_status(
+        &self,
+        member: &Member,
+        [bytes_total, bytes_left]: [u64; 2],
+        started: Time,
+        full: bool,
+    ) -> ResyncStatus {
+        ResyncStatus {
+            object: self.id,
+            name: self.name(),
+            component: member.component,
+            host: member.host,
+            full,
+            bytes_total,
+            bytes_left,
+            blocks_unreadable: 0,
+            elapsed_ms: self.context.env.now().since(started).as_millis() as u64,
+        }
     }
 
     /// Carries out a command; none where this owner ended before it came to it: the next one is to be asked. `Status` is answered by
@@ -255,7 +260,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     }
 
     async fn delete(self: &Rc<Self>) -> Result<(), String> {
-        check_delete_disk(&self.config(), self.context.day_unix_ms()).map_err(|why| why.to_string())?;
+        let config = self.config();
+        check_unpinned(&config)
+            .and_then(|()| check_delete_disk(&config, self.context.day_unix_ms()))
+            .map_err(|why| why.to_string())?;
         self.drain(true).await;
         let mut next = (*self.config()).clone();
         next.deleted = true;
@@ -298,4 +306,10 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
             false => Err("the change was not accepted by a majority; ask again".into()),
         }
     }
+}
+
+/// What is left of so many bytes when so many of all blocks are done.
+pub(super) fn left_of(bytes_total: u64, done: u64, all: u64) -> u64 {
+    let all = all.max(1);
+    (u128::from(bytes_total) * u128::from(all.saturating_sub(done)) / u128::from(all)) as u64
 }

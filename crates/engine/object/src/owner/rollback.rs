@@ -224,7 +224,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         }
         let view = View { context: self.context.clone(), config: self.config(), snapshot: to };
         let why = |not_read| match not_read {
-            NotRead::NoCopy(why) | NotRead::Bad(why) => NotNow(why),
+            NotRead::NoCopy(why) | NotRead::Bad(why) | NotRead::Lost(why) => NotNow(why),
         };
         let was = view.read(piece).await.map_err(why)?.concat();
         let len = piece.bytes().min(self.size_bytes() - piece.first * BLOCK);

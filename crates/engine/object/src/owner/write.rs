@@ -476,6 +476,7 @@ impl From<NotRead> for OpError {
     fn from(why: NotRead) -> Self {
         match why {
             NotRead::NoCopy(why) | NotRead::Bad(why) => Self::NotInherited(why),
+            NotRead::Lost(why) => Self::Io(why),
         }
     }
 }
