@@ -319,8 +319,13 @@ impl Measured {
         if count == 0 { 0.0 } else { count as f64 / self.measured.as_secs_f64() }
     }
 
-    /// Little's law on what the closed loops of the job kept outstanding; none where there are none, and where nothing ended.
+    /// Little's law on what the closed loops of the job kept outstanding; none where there are none, and where nothing ended. None where several
+    /// end each with its own bytes: towards the end fewer are outstanding than were asked for.
     pub fn little(&self, job: &Job) -> Option<Little> {
+        let ends_by_itself = |stream: &StreamJob| stream.bytes_max.is_some() || stream.spans_max.is_some();
+        if job.streams.len() > 1 && job.streams.iter().any(ends_by_itself) {
+            return None;
+        }
         let (mut all, mut asked) = (Histogram::default(), 0);
         for (stream, measured) in job.streams.iter().zip(&self.streams).filter(|(job, _)| job.pace == Pace::Closed) {
             all.add(&measured.reads.latency);

@@ -7,7 +7,7 @@ use cairn_bench::{
     report,
     study::{self, Given, Hooks, Options, PowerSource, Record},
 };
-use cairn_study::{MadeOf, Plan, Resilience, STUDIES, Scale, Study};
+use cairn_study::{MadeOf, Plan, Resilience, STUDIES, Scale, Study, VdiStorm};
 use cairn_types::format_bytes;
 use clap::{Args, Subcommand};
 
@@ -58,6 +58,9 @@ pub struct Which {
     /// Every time of the media models is multiplied by this instead of the scale's factor.
     #[arg(long)]
     dilation: Option<f64>,
+    /// For vdi-storm: so many desktops instead of the scale's.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    desktops: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -126,11 +129,13 @@ fn plan_of(which: &Which) -> Result<u8, String> {
     match Study::of(&which.study)?.made_of {
         MadeOf::Tests(_) => plan(which).map(|plan| show(&plan)),
         MadeOf::HostDeath(of) => resilience_of(which, of).map(|plan| show_resilience(&plan)),
+        MadeOf::Desktops(of) => desktops_of(which, of).map(|plan| show_desktops(&plan)),
     }
 }
 
 /// The plan that is asked for.
 fn plan(which: &Which) -> Result<Plan, String> {
+    no_desktops(which)?;
     let Some(mut plan) = Plan::of(&which.study, which.scale) else {
         return Err(format!("{:?} is no study of tests", which.study));
     };
@@ -223,8 +228,10 @@ fn show(plan: &Plan) -> u8 {
 }
 
 fn measure(run: &Run) -> Result<u8, (u8, String)> {
-    if let MadeOf::HostDeath(of) = Study::of(&run.which.study).map_err(|why| (USAGE, why))?.made_of {
-        return resilience(run, of);
+    match Study::of(&run.which.study).map_err(|why| (USAGE, why))?.made_of {
+        MadeOf::HostDeath(of) => return resilience(run, of),
+        MadeOf::Desktops(of) => return desktops(run, of),
+        MadeOf::Tests(_) => {}
     }
     let plan = plan(&run.which).map_err(|why| (USAGE, why))?;
     let given = (!run.target.is_empty()).then(|| Given {
@@ -259,8 +266,16 @@ fn reported(record: &Record) -> Result<(), (u8, String)> {
     Ok(())
 }
 
+fn no_desktops(which: &Which) -> Result<(), String> {
+    match which.desktops {
+        Some(_) => Err(format!("{} has no desktops: --desktops is for {}", which.study, VdiStorm::NAME)),
+        None => Ok(()),
+    }
+}
+
 /// The study of a host's death, as it is asked for.
 fn resilience_of(which: &Which, of: fn(Scale) -> Resilience) -> Result<Resilience, String> {
+    no_desktops(which)?;
     if !which.tests.is_empty() || which.repeats.is_some() {
         return Err("resilience is one run: --tests and --repeats have no meaning for it".into());
     }
@@ -331,6 +346,100 @@ fn resilience(run: &Run, of: fn(Scale) -> Resilience) -> Result<u8, (u8, String)
     let begun = std::time::Instant::now();
     let say = |words: String| eprintln!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64());
     let record = study::run_resilience(&plan, &folder, hooks, run.seed, &say).map_err(|why| (REFUSED, why))?;
+    let held = judge(&record);
+    reported(&record)?;
+    Ok(if held { DONE } else { REFUSED })
+}
+
+/// The study of desktops, as it is asked for.
+fn desktops_of(which: &Which, of: fn(Scale) -> VdiStorm) -> Result<VdiStorm, String> {
+    if !which.tests.is_empty() || which.repeats.is_some() {
+        return Err("vdi-storm is one run: --tests and --repeats have no meaning for it".into());
+    }
+    let mut plan = of(which.scale).with_desktops(which.desktops);
+    if let Some(text) = which.arm.first() {
+        if which.arm.len() > 1 {
+            return Err("vdi-storm has its own two arms: one --arm names the media of both".into());
+        }
+        let media = arm(text, plan.arms[0].dilation)?;
+        for own in &mut plan.arms {
+            (own.cache, own.capacity) = (media.cache.clone(), media.capacity.clone());
+        }
+    }
+    if let Some(dilation) = which.dilation {
+        if !(1.0..=10_000.0).contains(&dilation) {
+            return Err(format!("a dilation of {dilation}: take 1 to 10,000"));
+        }
+        plan.arms.iter_mut().for_each(|arm| arm.dilation = dilation);
+    }
+    plan.ramp_ms = which.ramp.map_or(plan.ramp_ms, |ramp| ramp.as_millis() as u64);
+    plan.measure_ms = which.time.map_or(plan.measure_ms, |time| time.as_millis() as u64);
+    if plan.measure_ms == 0 {
+        return Err("a measured time of nothing: take a second or more".into());
+    }
+    Ok(plan)
+}
+
+fn show_desktops(plan: &VdiStorm) -> u8 {
+    let (cluster, media) = (&plan.cluster, &plan.arms[0]);
+    println!("{} at scale {}", VdiStorm::NAME, plan.scale);
+    println!(
+        "  {} hosts, each with a write buffer of {} and {} capacity devices of {}; cache {}, capacity {}, times x{}",
+        cluster.hosts,
+        format_bytes(cluster.buffer_bytes),
+        cluster.capacity_devices,
+        format_bytes(cluster.capacity_bytes),
+        media.cache,
+        media.capacity,
+        media.dilation
+    );
+    println!(
+        "  a golden disk of {} with an image of {}",
+        format_bytes(plan.golden_bytes),
+        format_bytes(plan.image_bytes)
+    );
+    println!(
+        "  {} desktops, first as clones of its snapshot, then on a new cluster as own copies of the image:",
+        plan.desktops
+    );
+    println!("  deploy: each is made, and writes {} x 4 KiB", plan.first_writes);
+    println!(
+        "  clear, then boot, all at once: {} requests of {}, {} % read, one after the other",
+        plan.boot_requests,
+        format_bytes(VdiStorm::BOOT_REQUEST_BYTES.into()),
+        VdiStorm::BOOT_READ_PERCENT
+    );
+    let steps = plan.sessions_each.len();
+    println!(
+        "  work: {} to {} sessions in {steps} steps at most, {} requests a second each, {} % read; {} s of ramp and {} s that count",
+        plan.desktops,
+        plan.desktops * plan.sessions_each.last().copied().unwrap_or_default(),
+        plan.session_per_s / media.dilation,
+        VdiStorm::SESSION_READ_PERCENT,
+        plan.ramp_ms as f64 / 1e3,
+        plan.measure_ms as f64 / 1e3
+    );
+    println!(
+        "  recompose: {} of the golden disk change; each desktop is made anew, those before are deleted",
+        format_bytes(plan.patch_bytes)
+    );
+    DONE
+}
+
+/// Its verdict is the result, as that of resilience.
+fn desktops(run: &Run, of: fn(Scale) -> VdiStorm) -> Result<u8, (u8, String)> {
+    let usage = |why: &str| Err((USAGE, why.to_owned()));
+    if run.resume || run.auto_ramp.is_some() || run.power.is_some() {
+        return usage("vdi-storm is one run: --resume, --auto-ramp and --power have no meaning for it");
+    }
+    if !run.target.is_empty() {
+        return usage("vdi-storm makes clones of snapshots, on clusters of its own: it takes no --target");
+    }
+    let plan = desktops_of(&run.which, of).map_err(|why| (USAGE, why))?;
+    let folder = run.dir.clone().unwrap_or_else(|| study::folder_of(VdiStorm::NAME, &plan.scale.to_string()));
+    let begun = std::time::Instant::now();
+    let say = |words: String| eprintln!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64());
+    let record = study::run_vdi_storm(&plan, &folder, run.seed, &say).map_err(|why| (REFUSED, why))?;
     let held = judge(&record);
     reported(&record)?;
     Ok(if held { DONE } else { REFUSED })

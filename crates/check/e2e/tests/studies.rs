@@ -371,3 +371,31 @@ fn no_room_for_the_results() {
         check(names == 2, || format!("{names} files are left"))
     }));
 }
+
+#[test]
+fn desktops_are_deployed_boot_work_and_are_made_anew() {
+    done((|| {
+        let place = Place::new("desktops")?;
+        let small = ["--desktops", "6", "--ramp", "0", "--time", "1", "--dilation", "1"];
+        let mut command = Command::new(program("cairn-bench"));
+        command.args(["run", "vdi-storm"]).args(small).arg("--dir").arg(place.run()).env("NO_COLOR", "1");
+        let ran = ran(&mut command)?;
+        println!("{}{}", ran.out, ran.err);
+        check(ran.code == Some(0), || "a rule is broken".into())?;
+        place.verifies(&[])?;
+        let cells = place.cells()?;
+        let boots = |arm: &str| {
+            let boot = cells.iter().find(|cell| cell["id"] == format!("{arm}/boot"));
+            boot.and_then(|cell| cell["counted"]["read_from_capacity_bytes"].as_u64())
+        };
+        // Clones read their parent's blocks once a host, own copies each its own.
+        let (clones, own) =
+            (boots("clones").ok_or("no boot of clones")?, boots("own-copies").ok_or("no boot of own copies")?);
+        check(clones * 3 < own * 2, || {
+            format!("clones read {clones} bytes of media for their boots, own copies {own}")
+        })?;
+        let report = fs::read_to_string(place.run().join("report.md")).map_err(|e| e.to_string())?;
+        check(report.contains("Seconds a desktop") && report.contains("VSImax"), || report.clone())?;
+        place.no_process()
+    })());
+}

@@ -85,8 +85,9 @@ pub struct Printed {
     pub rows: Vec<Vec<String>>,
 }
 
-const FILES: [&str; 3] = [
+const FILES: [&str; 4] = [
     include_str!("../reference/intel-2014.json"),
+    include_str!("../reference/micron-2014.json"),
     include_str!("../reference/micron-2018.json"),
     include_str!("../reference/optane-2023.json"),
 ];

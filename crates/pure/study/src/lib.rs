@@ -12,14 +12,16 @@ mod plan;
 mod resilience;
 mod results;
 mod studies;
+mod vdi_storm;
 mod verify;
 
 pub use knee::{SECOND_LEVEL_MAX, knee, median};
 pub use manifest::{Action, ArmMedia, Counters, Machine, Manifest, Phase, PhaseKind, Step, TargetFacts};
 pub use plan::{Cluster, Plan, Scale, Test};
 pub use resilience::Resilience;
-pub use results::{Cell, Checks, Gauges, Latency, Params, Power, Results, Sample, Side, Verdict, repeats_of};
+pub use results::{Cell, Checks, Desktops, Gauges, Latency, Params, Power, Results, Sample, Side, Verdict, repeats_of};
 pub use studies::{MadeOf, PARTS_OF_OTHERS, Part, STUDIES, Study, verify};
+pub use vdi_storm::{Part as VdiPart, VdiStorm, response_ms, threshold_ms};
 
 /// The version of both files. A reader refuses a larger one.
 pub const SCHEMA: u32 = 1;

@@ -161,6 +161,11 @@ pub enum Action {
         /// Of those not what was acknowledged last, or could have been.
         wrong: u64,
     },
+    /// All desktops were made anew of another image; those before, and what only they needed, are deleted.
+    Recompose {
+        /// How many.
+        desktops: u32,
+    },
     /// The arm's cluster was stopped.
     Stop,
 }

@@ -56,6 +56,9 @@ pub struct Cell {
     /// The longest time in which no request ended, between the first and the last that did; none where that was not looked at.
     #[serde(default)]
     pub longest_silence_ms: Option<f64>,
+    /// What was done to desktops, or by them; none where there are none.
+    #[serde(default)]
+    pub desktops: Option<Desktops>,
     /// Whether the row may be believed.
     pub checks: Checks,
     /// What the target drew; none where that is not known.
@@ -202,6 +205,25 @@ pub struct Gauges {
     pub destaged_bytes: u64,
     /// Bytes taken into write buffers since then.
     pub buffered_bytes: u64,
+}
+
+/// Desktops that were made, or that booted.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Desktops {
+    /// How many.
+    pub count: u32,
+    /// From the first one's begin to the last one's end, in seconds.
+    pub total_s: f64,
+    /// What each took by itself, in seconds, ascending; empty where that is not known.
+    #[serde(default)]
+    pub each_s: Vec<f64>,
+}
+
+impl Desktops {
+    /// Seconds a desktop, as they are printed: all of the time, divided.
+    pub fn s_each(&self) -> f64 {
+        self.total_s / f64::from(self.count.max(1))
+    }
 }
 
 /// What speaks for and against a row.

@@ -6,6 +6,7 @@
 use crate::{
     Manifest, Plan, Results, Scale, Verdict, plan,
     resilience::{self, Resilience},
+    vdi_storm::{self, VdiStorm},
     verify::{iometer_qos, optane, policy_matrix, tests},
 };
 
@@ -34,6 +35,8 @@ pub enum MadeOf {
     Tests(fn(&'static str, Scale) -> Plan),
     /// One load, and a host that dies meanwhile.
     HostDeath(fn(Scale) -> Resilience),
+    /// Desktops that are deployed, boot, work, and are made anew.
+    Desktops(fn(Scale) -> VdiStorm),
 }
 
 /// A part of a report that not all studies have.
@@ -49,6 +52,8 @@ pub enum Part {
     Buffer,
     /// What a host's death did.
     Outage,
+    /// What desktops took.
+    Desktops,
     /// Second by second.
     Time,
 }
@@ -104,6 +109,15 @@ pub const STUDIES: &[Study] = &[
         iops_as_bars: true,
         parts: &[Part::Outage, Part::Time],
     },
+    Study {
+        name: vdi_storm::NAME,
+        about: "a golden disk and its desktops, as clones and as own copies: deploy, boot all at once, work, recompose",
+        page: include_str!("../../../../docs/bench/studies/vdi-storm.md"),
+        made_of: MadeOf::Desktops(VdiStorm::of),
+        judge: vdi_storm::verify,
+        iops_as_bars: false,
+        parts: &[Part::Desktops],
+    },
 ];
 
 impl Study {
@@ -124,7 +138,7 @@ impl Plan {
     pub fn of(study: &str, scale: Scale) -> Option<Self> {
         match Study::of(study).ok()? {
             Study { name, made_of: MadeOf::Tests(plan), .. } => Some(plan(name, scale)),
-            Study { made_of: MadeOf::HostDeath(_), .. } => None,
+            Study { made_of: MadeOf::HostDeath(_) | MadeOf::Desktops(_), .. } => None,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod believable;
 
-use believable::{Believable, mixed, qos, seqwrite};
+use believable::{Believable, desktops, mixed, qos, seqwrite};
 use cairn_study::{Action, Checks, PhaseKind, Sample};
 
 const WHOLE: &str = "every repeat of every test was measured";
@@ -271,4 +271,44 @@ fn a_burst_a_knee_and_what_destage_sustains() {
         run.results.cells.iter_mut().flat_map(|cell| &mut cell.samples).for_each(|sample| sample.gauges = None);
     };
     assert_eq!(after(seqwrite(), foreign), Vec::<String>::new(), "what does not tell is not judged");
+}
+
+#[test]
+fn desktops_are_what_their_arm_says() {
+    assert_eq!(broken(&desktops()), Vec::<String>::new());
+    let cell = |run: &mut Believable, id: &str, defect: fn(&mut cairn_study::Cell)| {
+        run.cells(id).for_each(defect);
+    };
+    let part = after(desktops(), |run| run.results.cells.retain(|cell| cell.id != "clones/recompose"));
+    assert_eq!(part, ["each part was measured once in each arm"]);
+    let early = after(desktops(), |run| run.manifest.ended_early = Some("killed".into()));
+    assert_eq!(early, ["each part was measured once in each arm"]);
+    let warm = after(desktops(), |run| {
+        run.manifest.steps.retain(|step| !(step.arm == "clones" && matches!(step.action, Action::Clear { .. })));
+    });
+    assert_eq!(warm, ["caches were cleared just before all boot"]);
+    let asleep = after(desktops(), |run| {
+        cell(run, "own-copies/boot", |cell| drop(cell.desktops.as_mut().and_then(|desktops| desktops.each_s.pop())));
+    });
+    assert_eq!(asleep, ["every desktop booted to its end"]);
+    let copied = after(desktops(), |run| {
+        cell(run, "clones/deploy", |cell| cell.counted.as_mut().unwrap().buffered_bytes *= 2);
+    });
+    assert_eq!(copied, ["what was deployed is what the arm says"], "clones that copy are none");
+    let thin = after(desktops(), |run| {
+        cell(run, "own-copies/deploy", |cell| cell.counted.as_mut().unwrap().buffered_bytes /= 2);
+    });
+    assert_eq!(thin, ["what was deployed is what the arm says"], "own copies that do not copy are none");
+    let wrong = after(desktops(), |run| {
+        run.manifest.steps.iter_mut().filter(|step| step.arm == "clones").for_each(|step| {
+            if let Action::Verify { wrong, .. } = &mut step.action {
+                *wrong = 1;
+            }
+        });
+    });
+    assert_eq!(wrong, ["what desktops wrote last is there"]);
+    let left = after(desktops(), |run| {
+        run.manifest.steps.retain(|step| !matches!(step.action, Action::Recompose { .. }));
+    });
+    assert_eq!(left, ["all desktops were made anew, and nothing is left of those before"]);
 }

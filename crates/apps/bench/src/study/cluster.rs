@@ -125,13 +125,26 @@ impl OwnCluster {
         self.cairn.done(&policy)?;
         let size = bytes.to_string();
         let each = |number: u32| {
-            let (name, host) = (format!("vm-{number}"), format!("host-{}", (number - 1) % self.hosts + 1));
+            let (name, host) = (format!("vm-{number}"), self.home(number));
             self.cairn.done(&["disk", "create", &name, "--size", &size, "--policy", "study", "--host", &host])?;
-            // The host of its guest, so that no request takes an extra hop.
-            self.cairn.done(&["disk", "attach", &name, "--host", &host])?;
-            Ok(Address::NbdUnix { socket: self.folder.join(host).join("nbd.sock"), export: name })
+            self.attach(name, number)
         };
         (1..=count).map(each).collect()
+    }
+
+    /// The host at which the guest of this number is, from 1.
+    fn home(&self, number: u32) -> String {
+        format!("host-{}", (number - 1) % self.hosts + 1)
+    }
+
+    /// A disk at the host of the guest of this number, so that no request takes an extra hop.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn attach(&self, name: String, number: u32) -> Result<Address, String> {
+        let host = self.home(number);
+        self.cairn.done(&["disk", "attach", &name, "--host", &host])?;
+        Ok(Address::NbdUnix { socket: self.folder.join(host).join("nbd.sock"), export: name })
     }
 
     /// Ends it in order, and removes its files.

@@ -16,9 +16,11 @@ mod resilience;
 mod runner;
 mod sampler;
 mod system;
+mod vdi_storm;
 
 pub use power::PowerSource;
 pub use record::Record;
 pub use resilience::{Hooks, run as run_resilience};
 pub use runner::{Options, folder_of, run};
 pub use system::Given;
+pub use vdi_storm::run as run_vdi_storm;

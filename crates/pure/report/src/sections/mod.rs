@@ -3,6 +3,7 @@
 mod arms;
 mod buffer;
 mod counted;
+mod desktops;
 mod facts;
 mod iops;
 mod outage;
@@ -90,6 +91,7 @@ pub fn document(manifest: &Manifest, results: &Results) -> Document {
         Part::ArmsAsBars => arms::section(&source, true),
         Part::Buffer => buffer::section(&source),
         Part::Outage => outage::section(&source),
+        Part::Desktops => desktops::section(&source),
         Part::Time => time::section(&source),
     }));
     sections.extend([

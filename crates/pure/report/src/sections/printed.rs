@@ -36,9 +36,11 @@ pub fn section(study: &str) -> Option<Section> {
         if reference.gains.iter().any(|gain| gain.study == study) {
             blocks.push(Block::Table(gains(&reference, study)));
         }
-        let mut errata = Table::new("Errata", 2, &["printed", "by its own numbers"]);
-        reference.errata.iter().for_each(|row| errata.row(row.clone()));
-        blocks.push(Block::Table(errata));
+        if !reference.errata.is_empty() {
+            let mut errata = Table::new("Errata", 2, &["printed", "by its own numbers"]);
+            reference.errata.iter().for_each(|row| errata.row(row.clone()));
+            blocks.push(Block::Table(errata));
+        }
     }
     Section::of("As others printed it", blocks)
 }

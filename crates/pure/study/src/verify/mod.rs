@@ -171,7 +171,7 @@ fn amplification(manifest: &Manifest, results: &Results) -> Vec<Verdict> {
 }
 
 /// Both foldings of one histogram have the same requests, and reads and writes are all there is.
-fn bins(results: &Results) -> Verdict {
+pub(crate) fn bins(results: &Results) -> Verdict {
     let rule = "IOMeter's 21 bins and fio's bins hold the same requests";
     let (mut wrong, mut requests) = (Vec::new(), 0);
     for cell in &results.cells {

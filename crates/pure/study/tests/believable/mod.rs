@@ -2,8 +2,8 @@
 
 use cairn_measure::Histogram;
 use cairn_study::{
-    Action, ArmMedia, Cell, Checks, Counters, Gauges, Manifest, Params, Phase, PhaseKind, Plan, Results, SCHEMA,
-    Sample, Scale, Side, Step, TargetFacts, Test,
+    Action, ArmMedia, Cell, Checks, Counters, Desktops, Gauges, Manifest, Params, Phase, PhaseKind, Plan, Results,
+    SCHEMA, Sample, Scale, Side, Step, TargetFacts, Test, VdiPart, VdiStorm,
 };
 
 /// Both files of a run.
@@ -29,7 +29,60 @@ pub fn seqwrite() -> Believable {
     Believable::of("optane-seqwrite", 1)
 }
 
+/// All parts of both arms; clones wrote what is their own, own copies their images.
+pub fn desktops() -> Believable {
+    let plan = VdiStorm::of(Scale::Quick);
+    let target =
+        TargetFacts { hosts: 3, copies: 2, buffer_bytes: plan.cluster.buffer_bytes * 3, ..TargetFacts::default() };
+    let manifest = Manifest {
+        schema: SCHEMA,
+        study: VdiStorm::NAME.into(),
+        scale: plan.scale.to_string(),
+        target,
+        media: plan.arms.clone(),
+        parameters: plan.parameters(),
+        ..Manifest::default()
+    };
+    let results = Results { schema: SCHEMA, study: VdiStorm::NAME.into(), ..Results::default() };
+    let mut run = Believable { manifest, results, now_ms: 1_700_000_000_000 };
+    let (each, first) = (u64::from(plan.desktops), u64::from(plan.first_writes));
+    for arm in &plan.arms {
+        run.step(arm, Action::Start, Vec::new());
+        let image = if VdiStorm::is_of_clones(&arm.arm) { 0 } else { plan.image_bytes };
+        run.part(arm, VdiPart::Deploy, each * first, 2 * each * (first * 4096 + image));
+        run.step(arm, Action::Clear { buffered_before_bytes: 1 << 20, buffered_after_bytes: 0 }, Vec::new());
+        run.part(arm, VdiPart::Boot, each * u64::from(plan.boot_requests), 0);
+        run.part(arm, VdiPart::Sessions(plan.desktops), 1000, 0);
+        run.step(arm, Action::Verify { blocks: 900, wrong: 0 }, Vec::new());
+        run.part(arm, VdiPart::Recompose, each * first, 0);
+        run.step(arm, Action::Recompose { desktops: plan.desktops }, Vec::new());
+        run.step(arm, Action::Stop, Vec::new());
+    }
+    run
+}
+
 impl Believable {
+    /// A part of the study of desktops: requests of a millisecond, all of them writes.
+    fn part(&mut self, arm: &ArmMedia, part: VdiPart, requests: u64, buffered_bytes: u64) {
+        let mut histogram = Histogram::default();
+        (0..requests).for_each(|_| histogram.record(1_000_000));
+        let all = Side::of(&histogram, requests * 4096, 1.0);
+        let desktops = VdiStorm::of(Scale::Quick).desktops;
+        let id = format!("{}/{}", arm.arm, part.id());
+        self.step(arm, Action::Run { cell: id.clone(), repeat: 1 }, Vec::new());
+        self.results.cells.push(Cell {
+            id,
+            repeat: 1,
+            params: Params { arm: arm.arm.clone(), vms: desktops, ..Params::default() },
+            reads: Side::of(&Histogram::default(), 0, 1.0),
+            writes: all.clone(),
+            total: all,
+            counted: Some(Counters { buffered_bytes, ..Counters::default() }),
+            desktops: Some(Desktops { count: desktops, total_s: 1.0, each_s: vec![1.0; desktops as usize] }),
+            ..Cell::default()
+        });
+    }
+
     /// A whole run of a study's quick plan, with so many repeats.
     pub fn of(study: &str, repeats: u32) -> Self {
         let plan = Plan { repeats, ..Plan::of(study, Scale::Quick).unwrap() };
