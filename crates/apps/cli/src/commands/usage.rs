@@ -58,6 +58,12 @@ fn not_counted(all: &[NotCounted]) -> String {
     all.iter().map(one).collect::<Vec<_>>().join("\n")
 }
 
+/// "3 GiB of golden@image-1: in no number here".
+fn of_parents(usage: &DiskUsage, parent: &str) -> String {
+    let bytes = usage.of_parents_bytes.map_or_else(|| "not known just now".to_owned(), format_bytes);
+    format!("{bytes}, shared with {parent}, in no other number here")
+}
+
 fn show(usage: &DiskUsage) -> String {
     let some = |text: String, is_some: bool| if is_some { text } else { String::new() };
     let reserved = format!(
@@ -71,6 +77,7 @@ fn show(usage: &DiskUsage) -> String {
         ("policy", usage.policy.clone()),
         ("size", format_bytes(usage.size_bytes)),
         ("written", space(usage.head)),
+        ("of its parent", usage.clone_of.as_deref().map_or(String::new(), |parent| of_parents(usage, parent))),
         ("snapshots", some(space(usage.kept), !usage.snapshots.is_empty())),
         ("coming back", some(space(usage.leaving), usage.leaving != SpaceBytes::default())),
         ("reserved", some(reserved, usage.reserved_bytes > 0)),

@@ -28,6 +28,8 @@ impl MemoryCluster {
             size_bytes: found.summary.size_bytes,
             policy: format!("{} ({})", found.summary.policy, found.rules.describe()),
             head: copies(found.summary.size_bytes / 4),
+            of_parents_bytes: found.clone_of.is_some().then_some(found.summary.size_bytes / 8),
+            clone_of: found.clone_of,
             kept: copies(kept),
             leaving: copies(kept / 4),
             reserved_bytes: kept * 2,

@@ -25,6 +25,12 @@ pub struct DiskUsage {
     pub policy: String,
     /// What it holds now.
     pub head: SpaceBytes,
+    /// Of a clone: bytes that it reads of its parents, and that take no space of its own. Nothing of any other disk, and where its owner did not tell.
+    #[serde(default)]
+    pub of_parents_bytes: Option<u64>,
+    /// The snapshot that it is a clone of.
+    #[serde(default)]
+    pub clone_of: Option<String>,
     /// What its snapshots keep beside that: what would come back if all were deleted.
     pub kept: SpaceBytes,
     /// Of snapshots that were deleted: it comes back by and by.

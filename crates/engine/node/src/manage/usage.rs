@@ -2,20 +2,27 @@
 //!
 //! Promises    a number has every component that answered; those that did not are named
 //! Assumes     copies of a replica set hold the same, and members of rows hold equal shares of it
+//!             what a clone has and its copies have not is its parents': its owner tells what it has
 //! Not here    what a component keeps for which snapshot (`store`)
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, pin::pin, time::Duration};
 
 use cairn_api::{ApiError, ApiResult, v1};
 use cairn_env::Env;
 use cairn_types::{BLOCK_BYTES, ComponentId, DiskGroupId, Feature, Member, ObjectConfig, ReplicaSetIndex, Seat};
+use cairn_volume::Volume as _;
 use cairn_wire::{ComponentSpace, HostAnswer, HostCommand};
-use futures::future::join_all;
+use futures::future::{Either, join_all, select};
 
 use crate::{
     manage::disks::{policy_words, role_of},
     node::Node,
 };
+
+/// Bytes of a clone of which its owner is asked at once what it has.
+const STATUS_BYTES: u64 = 1 << 30;
+/// How long that may take, of all of it.
+const STATUS_WITHIN: Duration = Duration::from_secs(10);
 
 impl<E: Env> Node<E> {
     pub(crate) async fn disk_usage(&self, disk: String) -> ApiResult<v1::DiskUsage> {
@@ -37,7 +44,32 @@ impl<E: Env> Node<E> {
                 }),
             }
         }
-        Ok(usage(entry.name.as_str(), &config, &told, not_counted))
+        let own = usage(entry.name.as_str(), &config, &told, not_counted);
+        if config.parents().is_empty() {
+            return Ok(own);
+        }
+        let has = match select(pin!(self.data_bytes(entry.name.as_str())), self.inner.env.sleep(STATUS_WITHIN)).await {
+            Either::Left((has, _)) => has,
+            Either::Right(_) => None,
+        };
+        let of_parents_bytes = has.map(|has| has.saturating_sub(own.head.logical_bytes));
+        Ok(v1::DiskUsage { of_parents_bytes, clone_of: self.clone_of(&config).await, ..own })
+    }
+
+    /// Bytes that are no hole to a guest; none where the disk's owner does not tell.
+    async fn data_bytes(&self, name: &str) -> Option<u64> {
+        let disk = self.open_disk(name).await.ok()??;
+        let (size_bytes, mut at, mut data) = (disk.info().size_bytes, 0, 0);
+        while at < size_bytes {
+            let extents = disk.block_status(at, STATUS_BYTES.min(size_bytes - at)).await.ok()?;
+            let told: u64 = extents.iter().map(|extent| extent.len_bytes).sum();
+            data += extents.iter().filter(|extent| extent.allocated).map(|extent| extent.len_bytes).sum::<u64>();
+            at += told;
+            if told == 0 {
+                return None;
+            }
+        }
+        Some(data)
     }
 
     /// What components of one disk group take. One after the other: guests use it meanwhile, and a large disk may have hundreds there.
@@ -104,6 +136,8 @@ fn usage(disk: &str, config: &ObjectConfig, told: &Told, not_counted: Vec<v1::No
         size_bytes: config.size_bytes,
         policy: policy_words(config),
         head: sum(&|space| space.head_blocks),
+        of_parents_bytes: None,
+        clone_of: None,
         kept: sum(&|space| space.kept.needed),
         leaving: sum(&|space| space.kept.unneeded),
         reserved_bytes: raw(&|space| space.reserved_blocks),
