@@ -59,7 +59,9 @@ def booted(desk, cluster, names, mib):
     for number, name in enumerate(names):
         line += [f"--name={name}", f"--randseed={number + 1}", f"--uri={cluster.uri(name, host=1 + number % 3)}"]
     subprocess.run(line, check=True, stdout=subprocess.DEVNULL, preexec_fn=die_with_parent)
-    jobs = json.loads(output.read_text())["jobs"]
+    # It may write warnings first.
+    text = output.read_text()
+    jobs = json.loads(text[text.index("{") :])["jobs"]
     for job in jobs:
         if job["error"] or job["read"]["io_bytes"] != mib << 20:
             raise OSError(f"{job['jobname']} did not boot: {job['error']}")
