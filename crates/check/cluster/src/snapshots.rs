@@ -3,6 +3,7 @@
 //! Promises    the first read of a snapshot is judged like one long read of the disk that began with the asking: each sector has something that
 //!             it may have had, nothing that began after the answer, and all sectors together what they had at one moment
 //!             each later read finds the same
+//!             of two snapshots, whatever differs is among what is said to have changed between them
 //! Not here    when snapshots are taken (`draw`)
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
@@ -29,6 +30,8 @@ const GOES_BACK_WITHIN: Duration = Duration::from_secs(180);
 pub const WENT_BACK: &str = "disks that went back";
 /// What is counted of snapshots that were read whole.
 pub const READ: &str = "snapshots read";
+/// What is counted of pairs of which it was asked what changed.
+pub const CHANGES_TOLD: &str = "changes told";
 
 /// A disk whose snapshot is asked for.
 struct Asked {
@@ -211,9 +214,58 @@ impl Cluster {
         for name in self.snapshots.names() {
             for at in 0..self.members.len() {
                 self.check_snapshot(at, &name, must).await?;
+                self.check_changes(at, &name, must).await?;
             }
         }
         Ok(())
+    }
+
+    /// Asks a host what changed between each older snapshot and this one, and compares both. `must`: it has to be told.
+    async fn check_changes(&self, at: usize, named: &str, must: bool) -> Result<(), String> {
+        let Some((disk, _)) = named.split_once('@') else { return Ok(()) };
+        let Some(node) = self.node(at) else { return Ok(()) };
+        let asked = named.to_owned();
+        let moments = async move { NodeExports::new(&node).earlier_moments(&asked).await };
+        for older in self.run_on(at, STUCK_AFTER, moments).await.unwrap_or_default() {
+            let held = |name: &str| self.snapshots.held.borrow().get(name).cloned();
+            let (Some(now), Some(was)) = (held(named), held(&format!("{disk}@{older}"))) else { continue };
+            let told = match self.changed_sectors(at, named, &older, now.len() as u64).await {
+                Ok(told) => told,
+                Err(why) if must => {
+                    return Err(format!("h{at} does not tell what changed from {older} to {named}: {why}"));
+                }
+                Err(_) => continue,
+            };
+            self.count(CHANGES_TOLD);
+            let differs = |sector: &usize| *was.get(*sector).unwrap_or(&Found::Zeroes) != now[*sector];
+            if let Some(sector) = (0..now.len()).filter(differs).find(|sector| !told[*sector]) {
+                return Err(format!(
+                    "I20: h{at} says that sector {sector} (block {}) did not change from {older} to {named}: it is {:?}, and was {:?}",
+                    sector / 8,
+                    now[sector],
+                    was.get(sector)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Of each sector, whether a host says that it changed since an older snapshot.
+    async fn changed_sectors(&self, at: usize, named: &str, older: &str, sectors: u64) -> Result<Vec<bool>, String> {
+        let volume = self.open_snapshot(at, named).await?;
+        let mut told = Vec::with_capacity(sectors as usize);
+        while (told.len() as u64) < sectors {
+            let first = told.len() as u64;
+            let asked = volume.changed_since(older, first * SECTOR, (sectors - first) * SECTOR);
+            let asked = self.run_on(at, STUCK_AFTER, asked).await.map_err(|lost| format!("{lost:?}"))?;
+            for extent in asked.map_err(|error| error.to_string())? {
+                told.extend(std::iter::repeat_n(extent.changed, (extent.len_bytes / SECTOR) as usize));
+            }
+            if told.len() as u64 == first {
+                return Err("nothing is told".into());
+            }
+        }
+        Ok(told)
     }
 }
 
