@@ -376,7 +376,7 @@ fn no_room_for_the_results() {
 fn desktops_are_deployed_boot_work_and_are_made_anew() {
     done((|| {
         let place = Place::new("desktops")?;
-        let small = ["--desktops", "6", "--ramp", "0", "--time", "1", "--dilation", "1"];
+        let small = ["--desktops", "12", "--ramp", "0", "--time", "1", "--dilation", "1"];
         let mut command = Command::new(program("cairn-bench"));
         command.args(["run", "vdi-storm"]).args(small).arg("--dir").arg(place.run()).env("NO_COLOR", "1");
         let ran = ran(&mut command)?;

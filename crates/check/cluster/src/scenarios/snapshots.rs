@@ -43,7 +43,7 @@ pub fn all() -> Vec<Scenario> {
                 "the disk is written, a copy goes away, the disk is trimmed, a snapshot is taken; the copy comes back on slow devices, and all is trimmed again before it \
                      is filled; then the other copy dies",
             ),
-            (Shape::plain(4).small(), 6),
+            (of_many_regions(), 6),
             changed_before_filled,
         ),
         Scenario::new(
@@ -75,6 +75,13 @@ pub fn all() -> Vec<Scenario> {
 }
 
 const DISK: (usize, bool) = (0, false);
+
+/// A disk whose copy is filled for so long that its last regions are changed before.
+fn of_many_regions() -> Shape {
+    let mut shape = Shape::plain(4);
+    shape.disks[DISK.0].size_bytes = 24 << 20;
+    shape
+}
 
 fn named(name: &str) -> String {
     format!("{}@{name}", Shape::disk_name(DISK.0))
