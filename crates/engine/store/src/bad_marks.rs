@@ -7,7 +7,7 @@
 //! Assumes     whoever sends a mark has asked every copy in sync (`object`)
 //! Not here    what is told of them (`findings.rs`)
 //!
-//! A mark is an entry as any other, in [`crate::leaf::BAD_SLOT`]: it takes the space of the block that it stands for, and goes by the same ways.
+//! A mark is an entry as any other, in [`Spot::BAD`]: it takes the space of the block that it stands for, and goes by the same ways.
 
 use std::rc::Rc;
 

@@ -640,7 +640,7 @@ impl<E: Env> Inner<E> {
             failure: segments.failure.clone(),
             usable_bytes: segments.limit() * block,
             charged_bytes: segments.used * block,
-            live_bytes: segments.live() * block,
+            live_bytes: segments.live_bytes(),
             segments: segments.count(),
             segments_free: segments.free_segments(),
         }

@@ -15,6 +15,7 @@
 
 mod admission;
 mod append;
+mod assemble;
 mod bad_marks;
 mod bitmap;
 mod bypass;
@@ -71,6 +72,7 @@ mod old_rows;
 mod options;
 mod outcomes;
 mod pace;
+mod packed_read;
 mod pending;
 mod pending_number;
 mod placing;

@@ -18,7 +18,7 @@ use crate::{
     error::StoreError,
     findings::Findings,
     latencies::Stages,
-    leaf::BAD_SLOT,
+    leaf::Spot,
     life::Life,
     log::Log,
     map::Map,
@@ -275,12 +275,14 @@ impl State {
                     (first_block, crcs, RowChecks::new(row_checks), runs)
                 }
             };
-            let slots = own.iter().flat_map(|run| (run.first_slot..).take(run.count as usize)).collect();
+            // Whether the device has them is looked at below.
+            let slots = own.iter().flat_map(|run| (run.first_slot..).take(run.count as usize));
+            let spots = slots.map(|slot| Spot::of_slot(slot).unwrap_or(Spot::NONE)).collect();
             let range = BlockRange::new(first_block, crcs.len() as u32);
             runs.extend(own);
-            parts.push((range, Body::Data { place: Place::Slots(slots), crcs, row_checks }));
+            parts.push((range, Body::Data { place: Place::Spots(spots), crcs, row_checks }));
         }
-        // Not ours, whatever its checksum says: no writer of the log names slots that the device does not have.
+        // Not ours, whatever its checksum says: no writer of the log names spots that the device does not have.
         if !known.lost && !runs.iter().all(|run| self.tier.of(device).has_run(*run)) {
             return Applied::NoComponent;
         }
@@ -327,7 +329,7 @@ fn logged(pieces: impl IntoIterator<Item = LogPiece>, at: At) -> Parts {
         LogPiece::Hole { range } => (range, Body::Zero { keep_allocated: false }),
         LogPiece::Bad { first_block, crcs } => {
             let range = BlockRange::new(first_block, crcs.len() as u32);
-            let place = Place::Slots(vec![BAD_SLOT; crcs.len()].into());
+            let place = Place::Spots(vec![Spot::BAD; crcs.len()].into());
             (range, Body::Data { place, crcs, row_checks: RowChecks::default() })
         }
     };

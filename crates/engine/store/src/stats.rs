@@ -37,7 +37,7 @@ pub struct DeviceStats {
     /// Capacity devices: bytes that components have or have reserved. What was trimmed or deleted is not among them, though
     /// its space may not be free yet: a write that needs it waits for destage.
     pub charged_bytes: u64,
-    /// Capacity devices: bytes of slots in use.
+    /// Capacity devices: bytes of spots in use.
     pub live_bytes: u64,
     /// Capacity devices: segments, and those of them that are free.
     pub segments: u64,
