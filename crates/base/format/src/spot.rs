@@ -33,8 +33,21 @@ const SECTORS_END: u64 = SLOTS_END * PAGE_SECTORS as u64;
 const PLACES_END: u64 = u64::MAX - 15;
 
 /// Where a block stands, or why it stands nowhere.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spot(u64);
+
+impl std::fmt::Debug for Spot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match *self {
+            Self::NONE => f.write_str("no slot"),
+            Self::ZERO => f.write_str("zeroes"),
+            Self::HOLE => f.write_str("a hole"),
+            Self::BAD => f.write_str("a mark"),
+            spot if spot.is_packed() => write!(f, "sectors {}..{}", spot.sector(), spot.end()),
+            spot => write!(f, "slot {}", spot.0 >> PAGE_SHIFT),
+        }
+    }
+}
 
 impl Spot {
     /// No block here.

@@ -148,8 +148,11 @@ impl<E: Env> Inner<E> {
         };
         write_superblock(&self.cache, &superblock).await?;
         let may_have_cuts = superblock.needs.include(Needs::CUTS);
+        let has_packed = superblock.needs.include(Needs::SPOTS);
         *self.superblock.borrow_mut() = superblock;
-        if let Some(pages) = self.state.borrow_mut().map.pages_mut() {
+        let mut state = self.state.borrow_mut();
+        state.tier.has_packed = has_packed;
+        if let Some(pages) = state.map.pages_mut() {
             pages.may_have_cuts = may_have_cuts;
         }
         Ok(())

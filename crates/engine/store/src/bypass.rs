@@ -63,8 +63,8 @@ impl<E: Env> Inner<E> {
 }
 
 impl State {
-    /// The device that the blocks of a copy go to at once; none where they go through the log, as all that is no large copy does, and each that
-    /// has marks.
+    /// The device that the blocks of a copy go to at once; none where they go through the log, as all that is no large copy does, each that
+    /// has marks, and all that is to be packed.
     pub(crate) fn place_of(&self, record: &LogRecord, data_bytes: u64, tuning: &RunningOptions) -> Option<u8> {
         let LogRecord::Copy { component, .. } = record else {
             return None;
@@ -72,6 +72,7 @@ impl State {
         let device = self.components.of(*component).device;
         (data_bytes >= tuning.place_bytes_min
             && !record.has_marks()
+            && !self.settings.compression()
             && has_place(&self.tier, &self.admission, &self.log, (device, data_bytes / PAGE), tuning))
         .then_some(device)
     }

@@ -42,6 +42,7 @@ use crate::{
     map::Pages,
     records::{Body, Place, RecordId},
     segments::LOG,
+    squeeze::Outgoing,
     state::State,
     transaction::Transaction,
 };
@@ -446,7 +447,7 @@ impl<E: Env> Inner<E> {
     async fn write_items(&self, ticket: u64, items: &[Item], pieces: &LogPieces) -> Option<Spots> {
         let blocks = items.last().map_or(0, |last| last.spots_from + last.spots());
         let marks = self.marks_of(items, pieces);
-        let mut by_device: BTreeMap<u8, Vec<(usize, OutBlock)>> = BTreeMap::new();
+        let mut by_device: BTreeMap<u8, Vec<Outgoing>> = BTreeMap::new();
         for item in items {
             let Some(position) = item.data else { continue };
             let state = self.state.borrow();
@@ -469,19 +470,24 @@ impl<E: Env> Inner<E> {
                     pending: item.pending,
                     data: data.slice(from..from + PAGE as usize),
                 };
+                let outgoing = Outgoing { at, is_parity: record.row_check(block) != 0, block: out };
                 // Room at once: a list that grows is copied again and again, in one go of the shard.
-                by_device.entry(item.device).or_insert_with(|| Vec::with_capacity(blocks)).push((at, out));
+                by_device.entry(item.device).or_insert_with(|| Vec::with_capacity(blocks)).push(outgoing);
             }
         }
+        let packs = self.state.borrow().settings.compression();
         let writes = by_device.into_iter().map(|(device, mut blocks)| async move {
-            blocks.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
-            let (places, blocks): (Vec<usize>, Vec<OutBlock>) = blocks.into_iter().unzip();
+            blocks.sort_by_key(|Outgoing { block, .. }| (block.pending, block.component, block.block));
+            let zeroes = if packs { self.squeeze(&mut blocks).await } else { Vec::new() };
+            let (places, blocks): (Vec<usize>, Vec<OutBlock>) =
+                blocks.into_iter().map(|Outgoing { at, block, .. }| (at, block)).unzip();
             let spots = self.write_blocks(device, &blocks, CapacityWriter::Destage(ticket)).await;
-            (places, spots)
+            (places, zeroes, spots)
         });
         let mut spots = vec![Spot::NONE; blocks];
         marks.into_iter().for_each(|at| spots[at] = Spot::BAD);
-        for (places, written) in join_all(writes).await {
+        for (places, zeroes, written) in join_all(writes).await {
+            zeroes.into_iter().for_each(|place| spots[place] = Spot::ZERO);
             let written = written?;
             // Empty when the device failed: its components are lost.
             for (place, spot) in places.into_iter().zip(written) {

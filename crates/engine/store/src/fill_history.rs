@@ -92,8 +92,10 @@ impl State {
             if history > 0 && (history > room || state.tier.metadata_is_full) {
                 return Err(no_space(history, if state.tier.metadata_is_full { 0 } else { room }));
             }
+            let blocks = pieces.iter().map(LogPiece::data_blocks).sum();
+            state.tier.of_mut(device).queued_data += blocks;
             state.components.change(&mut state.tier, component, |c, _| c.queued_history += history);
-            Ok((pieces, data, More { component, blocks: 0, history }))
+            Ok((pieces, data, More { component, blocks: 0, history, data: (device, blocks) }))
         };
         match admit(self) {
             Ok((pieces, data, charged)) => {

@@ -214,6 +214,7 @@ impl State {
     pub(crate) fn check_counts(&self) -> Result<(), String> {
         let mut live: BTreeMap<u32, u64> = BTreeMap::new();
         let (mut charged, mut used) = (vec![0; self.tier.len()], vec![0; self.tier.len()]);
+        let mut reserved = vec![0; self.tier.len()];
         for component in self.components.all() {
             let id = component.id;
             for span in component.extents.all() {
@@ -241,6 +242,7 @@ impl State {
             }
             charged[component.device as usize] += component.charge();
             used[component.device as usize] += component.used();
+            reserved[component.device as usize] += component.set_aside();
         }
         for deleted in self.components.deleted() {
             charged[deleted.device as usize] += deleted.base_blocks;
@@ -255,6 +257,12 @@ impl State {
                     "device {device}: {} blocks charged and {} used, {} and {} counted",
                     segments.charged, segments.used, charged[device], used[device]
                 ));
+            }
+        }
+        for (segments, reserved) in self.tier.devices().iter().zip(reserved).filter(|(segments, _)| !segments.failed) {
+            if segments.reserved != reserved {
+                let device = segments.device;
+                return Err(format!("device {device}: {} blocks reserved, {reserved} counted", segments.reserved));
             }
         }
         for (id, record) in self.components.records.iter() {
@@ -421,8 +429,8 @@ fn check_segments(tier: &Tier, references: &References) -> Result<(), String> {
                 (total.0 + u64::from(row.live.sectors) * u64::from(SECTOR_BYTES), total.1 + u64::from(row.live.items));
             if row.live != count {
                 return Err(format!(
-                    "segment {segment} of device {device}: {:?} counted as in use, {count:?} are",
-                    row.live
+                    "segment {segment} of device {device}: {} blocks in {} sectors counted as in use, {} in {} are",
+                    row.live.items, row.live.sectors, count.items, count.sectors
                 ));
             }
         }

@@ -41,11 +41,10 @@ impl PackedStretch {
     /// Whether a block can be read with it.
     pub fn takes(&self, block: u64, spot: Spot, segment: u64) -> bool {
         let (Some(first), Some(last)) = (self.spots.first(), self.spots.last()) else { return true };
-        let pages = (spot.end() - first.sector()) / u64::from(PAGE_SECTORS) + 2;
         self.first_block + self.spots.len() as u64 == block
             && last.end() == spot.sector()
             && self.segment == segment
-            && pages <= PAGES_MAX
+            && (spot.end() - first.sector()) / u64::from(PAGE_SECTORS) + 2 <= PAGES_MAX
     }
     pub fn push(&mut self, spot: Spot, crc: u32, row_check: u32) {
         if row_check != 0 {

@@ -22,6 +22,11 @@ const CLEANER_RESERVE_PERCENT: u64 = 5;
 /// Segments that writes may not fill, at least: one to write to, one to clean into, one that waits for its commit.
 pub(crate) const CLEANER_RESERVE_SEGMENTS: u64 = 3;
 
+/// Items of a page of a header, at least: those of form 1, which are the larger ones.
+const ITEMS_OF_HEADER_PAGE: u64 = 127;
+/// Pages of a segment for which one is left to ids of components.
+const PAGES_OF_IDS: u64 = 64;
+
 /// Who appends runs, each to a segment of its own. What is read of a segment after a crash is a chain of runs from its first page:
 /// each writer has its run on the medium before it begins the next, and would leave a hole before those of another.
 pub(crate) const STREAMS: usize = 3;
@@ -56,6 +61,10 @@ pub(crate) struct Segments {
     held: BTreeMap<u64, Held>,
     /// What the components on this device may need, in blocks.
     pub charged: u64,
+    /// What is reserved for them, in blocks.
+    pub reserved: u64,
+    /// Blocks of data that were admitted and are not in the log yet.
+    pub queued_data: u64,
     /// The same without what trims and deletes gave up and destage has not taken out of the map yet.
     pub used: u64,
     pub failed: bool,
@@ -107,6 +116,8 @@ impl Segments {
             awaited: BTreeMap::new(),
             held: BTreeMap::new(),
             charged: 0,
+            reserved: 0,
+            queued_data: 0,
             used: 0,
             failed: false,
             failure: None,
@@ -216,8 +227,21 @@ impl Segments {
     }
     /// Blocks that components may be charged with, at most.
     pub fn limit(&self) -> u64 {
-        let reserve = (self.count() * CLEANER_RESERVE_PERCENT).div_ceil(100).max(CLEANER_RESERVE_SEGMENTS);
-        self.slots_per_segment() * self.count().saturating_sub(reserve)
+        self.slots_per_segment() * self.count().saturating_sub(self.reserve())
+    }
+    fn reserve(&self) -> u64 {
+        (self.count() * CLEANER_RESERVE_PERCENT).div_ceil(100).max(CLEANER_RESERVE_SEGMENTS)
+    }
+    /// The same where they fit the device only packed: pages of items, with their share of headers. Each segment lacks what the last run fills up,
+    /// and ids of many components.
+    pub fn packed_limit(&self) -> u64 {
+        let pages = u64::from(self.segment_pages);
+        let lacks = 2 + pages / PAGES_OF_IDS;
+        pages.saturating_sub(lacks) * self.count().saturating_sub(self.reserve())
+    }
+    /// Pages that what is in use takes, with its share of headers.
+    pub fn stored_pages(&self) -> u64 {
+        self.live_sectors.div_ceil(u64::from(PAGE_SECTORS)) + self.live_items.div_ceil(ITEMS_OF_HEADER_PAGE)
     }
     /// Where a page stands, counted over the segments.
     pub fn device_offset(&self, page: u64) -> u64 {
@@ -562,12 +586,12 @@ mod tests {
         let (mut segments, pins) = (Segments::new(0, &regions), Rc::new(Pins::default()));
         let sizes = |at: u32| (ComponentId(u128::from(at % 2)), if at % 7 == 6 { 8 } else { at % 7 % 6 + 1 });
         let (mut taken, mut runs) = (0, Vec::new());
-        while let Some(run) = segments.take_packed_run(DESTAGE_STREAM, (taken..taken + 30).map(sizes), 1, 1, &pins) {
+        while let Some(run) = segments.take_packed_run(DESTAGE_STREAM, (taken..taken + 10).map(sizes), 1, 1, &pins) {
             assert!(run.entries > 0);
             taken += run.entries;
             runs.push(run);
         }
-        assert!(runs.len() > 3 && taken > 60, "{runs:?}");
+        assert!(runs.len() > 3 && taken > 30, "{runs:?}");
         assert_eq!(segments.row(0).fill.max(segments.row(1).fill), 16);
         let packed = Spot::packed(16 * 8 - 3, 3).expect("it is one");
         assert!(segments.has(packed) && !segments.has(Spot::packed(16 * 8 - 3, 4).expect("it is one")));

@@ -22,10 +22,13 @@ use crate::{
     life::Life,
     log::Log,
     map::Map,
+    patience::Patience,
     read_cache::ReadCache,
     records::{Body, Place, Record},
     row_checks::RowChecks,
     seats::Seats,
+    settings::Settings,
+    stats::Packing,
     tier::Tier,
     window::Origin,
 };
@@ -42,7 +45,10 @@ pub(crate) struct State {
     pub admission: Admission,
     pub life: Life,
     pub findings: Findings,
+    pub settings: Settings,
     pub counters: StoreCounters,
+    pub packing: Packing,
+    pub patience: Patience,
     pub stages: Stages,
 }
 
@@ -96,8 +102,14 @@ impl State {
             self.map.pages().is_some_and(|pages| pages.zone.is_full(pages.shards.depths().0 + buffered));
     }
 
+    /// The log has more in use, or less.
+    pub fn look_at_log(&mut self) {
+        self.tier.log_pages = self.log.ring.used() / u64::from(BLOCK_BYTES);
+    }
+
     /// All of the log was read, and put aside: the index is built where it delays nobody.
     pub async fn build_index<E: Env>(&mut self, env: &E) {
+        self.look_at_log();
         let outcomes_max = self.components.outcomes_max();
         let mut components = std::mem::replace(&mut self.components, Components::new(outcomes_max));
         let job = move || {

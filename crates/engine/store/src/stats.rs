@@ -45,6 +45,19 @@ pub struct DeviceStats {
     pub segments_free: u64,
 }
 
+/// What became of blocks that were destaged while compression was on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Packing {
+    /// Blocks that were packed.
+    pub packed_blocks: u64,
+    /// Bytes that they took, in whole sectors.
+    pub packed_bytes: u64,
+    /// Blocks that did not pack.
+    pub raw_blocks: u64,
+    /// Blocks of zeroes, which take no space.
+    pub zero_blocks: u64,
+}
+
 /// One operation is in the log.
 pub(crate) fn count_operation(counters: &mut StoreCounters, record: &LogRecord, data_bytes: u64) {
     counters.log_operations += 1;
@@ -120,6 +133,10 @@ pub struct StoreStats {
     pub map_kept_blocks: u64,
     /// Parts of the block map are rows of an earlier release, or may be.
     pub map_has_rows: bool,
+    /// What is destaged is packed.
+    pub compression: bool,
+    /// Since opening.
+    pub packing: Packing,
     /// Since opening.
     pub counters: StoreCounters,
     /// Why it takes no writes any more, if so.

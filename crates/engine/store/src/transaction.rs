@@ -335,6 +335,8 @@ impl Transaction {
         self.gather_seats(&mut state.seats, tail);
         let scrub = state.findings.take_row();
         self.batch.extend(scrub.map(|row| (rows::scrub_key(), Some(rows::encode(&row)))));
+        let settings = state.settings.take_row();
+        self.batch.extend(settings.map(|row| (rows::settings_key(), Some(rows::encode(&row)))));
         let damaged_at = match state.log.health() {
             LogHealth::Sound => None,
             LogHealth::Damaged { ends_at } => Some(ends_at),
@@ -466,23 +468,13 @@ impl Transaction {
     /// Whether every spot that is given up is one that its segment counts. A row or a leaf that does not fit the others was
     /// damaged, or is an old one.
     fn check_segments(&self, tier: &Tier) -> Result<(), StoreError> {
-        let mut change: BTreeMap<(u8, u32), LiveChange> = BTreeMap::new();
-        for (spots, act) in
-            [(&self.added, LiveChange::add_spot as fn(&mut LiveChange, Spot)), (&self.dropped, LiveChange::drop_spot)]
-        {
-            for &(device, spot) in spots {
-                let segments = tier.of(device);
-                if segments.failed {
-                    continue;
-                }
-                if !segments.has(spot) {
-                    return Err(damaged(format!("capacity device {device} has no {spot:?}")));
-                }
-                act(change.entry((device, segments.segment_of(spot))).or_default(), spot);
-            }
+        let here = |(device, spot): &&(u8, Spot)| tier.of(*device).failed || tier.of(*device).has(*spot);
+        if let Some((device, spot)) = self.added.iter().chain(&self.dropped).find(|place| !here(place)) {
+            return Err(damaged(format!("capacity device {device} has no {spot:?}")));
         }
-        for ((device, segment), change) in change {
-            if change.of(tier.of(device).row(segment).live).is_none() {
+        for ((device, segment), change) in self.live_changes(tier) {
+            let segments = tier.of(device);
+            if !segments.failed && change.of(segments.row(segment).live).is_none() {
                 return Err(damaged(format!(
                     "segment {segment} of capacity device {device} counts less in use than is given up"
                 )));
@@ -491,14 +483,17 @@ impl Transaction {
         Ok(())
     }
 
+    /// What it does to what is in use of segments.
+    fn live_changes(&self, tier: &Tier) -> BTreeMap<(u8, u32), LiveChange> {
+        let mut changes: BTreeMap<(u8, u32), LiveChange> = BTreeMap::new();
+        let segment = |(device, spot): &(u8, Spot)| (*device, tier.of(*device).segment_of(*spot));
+        self.added.iter().for_each(|place| changes.entry(segment(place)).or_default().add_spot(place.1));
+        self.dropped.iter().for_each(|place| changes.entry(segment(place)).or_default().drop_spot(place.1));
+        changes
+    }
+
     fn gather_segments(&mut self, tier: &mut Tier, in_pages: bool) {
-        let mut change: BTreeMap<(u8, u32), LiveChange> = BTreeMap::new();
-        for &(device, spot) in &self.added {
-            change.entry((device, tier.of(device).segment_of(spot))).or_default().add_spot(spot);
-        }
-        for &(device, spot) in &self.dropped {
-            change.entry((device, tier.of(device).segment_of(spot))).or_default().drop_spot(spot);
-        }
+        let mut change = self.live_changes(tier);
         for (device, segments) in (0u8..).zip(tier.devices_mut()) {
             for segment in std::mem::take(&mut segments.dirty) {
                 change.entry((device, segment)).or_default();
@@ -588,6 +583,7 @@ impl Transaction {
             // Nothing of the index is of operations before it any more.
             state.components.all_mut().for_each(|component| component.cuts.forget_before(tail));
         }
+        state.look_at_log();
         let tail = state.log.ring.tail();
         state.seats.forget_before(tail);
         state.components.forget_deleted_before(tail);
