@@ -184,8 +184,8 @@ impl Segments {
     pub fn has(&self, spot: Spot) -> bool {
         let sectors = u64::from(self.segment_pages) * u64::from(PAGE_SECTORS);
         spot.is_place() && {
-            let (first, last) = (spot.sector() / sectors, (spot.end() - 1) / sectors);
-            first == last && last < self.count()
+            let first = spot.sector() / sectors;
+            first < self.count() && (spot.is_raw() || (spot.end() - 1) / sectors == first)
         }
     }
     /// Takes over a stored row. False when there is no such segment, or none that holds so much.
