@@ -165,8 +165,13 @@ fn segments_are_walked_and_a_truncated_device_is_noticed() {
     };
     let (path, file) = device(dir.path(), DeviceRole::Capacity { regions, index: 0 });
     let block = vec![7u8; 4096];
-    let entry =
-        |block_index| RunEntry { component: ComponentId(6), block: block_index, crc: crc32c(&block), pending: false };
+    let entry = |block_index| RunEntry {
+        component: ComponentId(6),
+        block: block_index,
+        crc: crc32c(&block),
+        pending: false,
+        sectors: 8,
+    };
     for (segment, generation) in [(0u32, 5), (2, 6)] {
         let mut at = SEGMENTS_OFFSET + u64::from(segment) * u64::from(SEGMENT_BYTES);
         for _ in 0..2 {

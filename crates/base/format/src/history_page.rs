@@ -20,15 +20,15 @@
 //!
 //! An entry is `varint blocks passed over * 4 + kind, generation, slot, epoch, sequence, CRC-32C, row check`. Generation, slot and
 //! sequence are steps from the entry before, the epoch is its number. Kind 0: data. Kind 1: parity, which alone has a row check. Kind 2:
-//! nothing was there; the generation is all that it has. Kind 3: what stands in no slot; one byte tells how far below 2^64 its slot is.
+//! nothing was there; the generation is all that it has. Kind 3: what stands in no slot; one byte tells how far below 2^64 its slot is. Or
+//! that byte is 16 and the sectors less one of a packed block, 24 and those of packed parity; then comes its sector, as the step from the end of the
+//! packed block before.
 
 use cairn_types::{ComponentId, Epoch, OpId};
 
 use crate::{
-    crc32c,
-    map_page::{
-        EPOCH_BYTES, HOLE_SLOT, MAP_PAGE_BYTES, MapEntry, NO_SLOT, SHARD_BLOCKS, decode_epoch, encode_epoch, is_place,
-    },
+    Spot, crc32c,
+    map_page::{EPOCH_BYTES, MAP_PAGE_BYTES, MapEntry, SHARD_BLOCKS, decode_epoch, encode_epoch, unplaced},
     record::COMPONENT_BLOCKS_MAX,
     varint,
 };
@@ -40,8 +40,13 @@ const MAGIC: [u8; 8] = *b"CAIRNHP1";
 const HEAD_BYTES: usize = 52;
 /// Of the varint that has the blocks passed over above them.
 const KIND_BITS: u64 = 2;
-/// Bytes of an entry, at most: five varints, a CRC and a row check.
-const ENTRY_BYTES_MAX: usize = 5 * varint::VARINT_BYTES_MAX + 8;
+/// Bytes of an entry, at most: five varints, a size, a CRC and a row check.
+const ENTRY_BYTES_MAX: usize = 5 * varint::VARINT_BYTES_MAX + 9;
+/// Of the byte of a packed block, beside its sectors.
+const PACKED: u8 = 16;
+/// The same of parity.
+const PACKED_PARITY: u8 = 24;
+const SIZE_MASK: u8 = 7;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -53,9 +58,9 @@ enum Kind {
 
 impl Kind {
     fn of(entry: &MapEntry) -> Self {
-        match entry.slot {
-            HOLE_SLOT => Self::Hole,
-            slot if !is_place(slot) => Self::Unplaced,
+        match entry.spot {
+            Spot::HOLE => Self::Hole,
+            spot if !spot.is_raw() => Self::Unplaced,
             _ if entry.row_check != 0 => Self::Parity,
             _ => Self::Data,
         }
@@ -68,6 +73,8 @@ pub(crate) struct Before {
     block: u64,
     generation: u32,
     slot: u64,
+    /// The end of the packed block before.
+    sector: u64,
     sequence: u64,
 }
 
@@ -85,17 +92,23 @@ impl Before {
         (self.block, self.generation) = at;
         match kind {
             Kind::Hole => return,
-            Kind::Unplaced => bytes.push((NO_SLOT - entry.slot) as u8),
+            Kind::Unplaced if entry.spot.is_packed() => {
+                bytes.push(entry.spot.size() | if entry.row_check == 0 { PACKED } else { PACKED_PARITY });
+                varint::put_step(bytes, self.sector, entry.spot.sector());
+                self.sector = entry.spot.end();
+            }
+            Kind::Unplaced => bytes.push((u64::MAX - entry.spot.bits()) as u8),
             Kind::Data | Kind::Parity => {
-                varint::put_step(bytes, self.slot, entry.slot);
-                self.slot = entry.slot;
+                let slot = entry.spot.slot().expect("it is raw");
+                varint::put_step(bytes, self.slot, slot);
+                self.slot = slot;
             }
         }
         varint::put(bytes, number_of(entry.op.epoch));
         varint::put_step(bytes, self.sequence, entry.op.seq);
         self.sequence = entry.op.seq;
         bytes.extend_from_slice(&entry.crc.to_le_bytes());
-        if kind == Kind::Parity {
+        if kind == Kind::Parity || entry.spot.is_packed() && entry.row_check != 0 {
             bytes.extend_from_slice(&entry.row_check.to_le_bytes());
         }
     }
@@ -113,26 +126,35 @@ impl Before {
         (self.block, self.generation) = (block, generation);
         let kind = [Kind::Data, Kind::Parity, Kind::Hole, Kind::Unplaced][(head & 3) as usize];
         let at = (block, generation);
-        let slot = match kind {
-            Kind::Hole => return Some((at, MapEntry { slot: HOLE_SLOT, crc: 0, row_check: 0, op: OpId::ZERO })),
-            Kind::Unplaced => NO_SLOT - u64::from(take_bytes::<1>(bytes)?[0]),
+        let (spot, is_parity) = match kind {
+            Kind::Hole => return Some((at, MapEntry { spot: Spot::HOLE, crc: 0, row_check: 0, op: OpId::ZERO })),
+            Kind::Unplaced => self.take_unplaced(bytes)?,
             Kind::Data | Kind::Parity => {
                 self.slot = varint::take_step(bytes, self.slot)?;
-                self.slot
+                (Spot::of_slot(self.slot).filter(|spot| spot.is_place())?, kind == Kind::Parity)
             }
         };
-        let placed = matches!(kind, Kind::Data | Kind::Parity);
-        if is_place(slot) != placed || slot == NO_SLOT || slot == HOLE_SLOT {
-            return None;
-        }
         let epoch = epoch(varint::take(bytes)?)?;
         self.sequence = varint::take_step(bytes, self.sequence)?;
         let crc = u32::from_le_bytes(take_bytes(bytes)?);
-        let row_check = if kind == Kind::Parity { u32::from_le_bytes(take_bytes(bytes)?) } else { 0 };
-        if (kind == Kind::Parity) != (row_check != 0) {
+        let row_check = if is_parity { u32::from_le_bytes(take_bytes(bytes)?) } else { 0 };
+        if is_parity != (row_check != 0) {
             return None;
         }
-        Some((at, MapEntry { slot, crc, row_check, op: OpId { epoch, seq: self.sequence } }))
+        Some((at, MapEntry { spot, crc, row_check, op: OpId { epoch, seq: self.sequence } }))
+    }
+
+    /// What stands in no slot, and whether it is parity.
+    fn take_unplaced(&mut self, bytes: &mut &[u8]) -> Option<(Spot, bool)> {
+        let [byte] = take_bytes(bytes)?;
+        if byte < PACKED {
+            let spot = unplaced(u64::MAX - u64::from(byte)).filter(|spot| *spot != Spot::HOLE);
+            return Some((spot?, false));
+        }
+        let (kind, sectors) = (byte & !SIZE_MASK, u32::from(byte & SIZE_MASK) + 1);
+        let spot = Spot::packed(varint::take_step(bytes, self.sector)?, sectors)?;
+        self.sector = spot.end();
+        matches!(kind, PACKED | PACKED_PARITY).then_some((spot, kind == PACKED_PARITY))
     }
 }
 
@@ -148,7 +170,7 @@ fn take_bytes<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
 pub struct HistoryPage {
     /// What it names itself.
     pub name: HistoryPageName,
-    /// By block of the shard; ascending. [`HOLE_SLOT`]: the map did not hold the block.
+    /// By block of the shard; ascending. [`Spot::HOLE`]: the map did not hold the block.
     pub entries: Vec<(HistoryAt, MapEntry)>,
 }
 
@@ -239,7 +261,7 @@ impl Filling {
 /// Packs history of a shard, ascending, into as few pages as their order allows; blocks are of the shard.
 ///
 /// # Panics
-/// When they do not ascend below [`SHARD_BLOCKS`], or an entry has [`NO_SLOT`].
+/// When they do not ascend below [`SHARD_BLOCKS`], or an entry has [`Spot::NONE`].
 pub fn pack_history_pages(
     component: ComponentId,
     shard: u16,
@@ -248,7 +270,7 @@ pub fn pack_history_pages(
 ) -> Vec<PackedHistoryPage> {
     assert!(entries.windows(2).all(|pair| pair[0].0 < pair[1].0), "entries ascend");
     assert!(
-        entries.iter().all(|((block, _), entry)| *block < SHARD_BLOCKS && entry.slot != NO_SLOT),
+        entries.iter().all(|((block, _), entry)| *block < SHARD_BLOCKS && entry.spot != Spot::NONE),
         "blocks of a shard"
     );
     let mut pages = Vec::new();
@@ -335,7 +357,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::map_page::{BAD_SLOT, ZERO_SLOT};
 
     fn epoch(number: u64) -> Epoch {
         Epoch { number, host: HostId(u128::from(number) << 70), incarnation: Incarnation(number + 7) }
@@ -343,18 +364,22 @@ mod tests {
 
     /// Entries of all kinds, some blocks with many generations.
     fn entries() -> impl Strategy<Value = Vec<(HistoryAt, MapEntry)>> {
-        let one = (0u64..80, 1u32..400, 0u64..1 << 40, 0u64..1 << 33, 0u64..4, 0u8..9);
+        let one = (0u64..80, 1u32..400, 0u64..1 << 34, 0u64..1 << 33, 0u64..4, 0u8..13);
         proptest::collection::vec(one, 1..900).prop_map(|all| {
             let (mut entries, mut at) = (Vec::new(), (0u64, 0u32));
             for (gap, step, slot, seq, number, kind) in all {
                 at = if gap < 40 { (at.0, at.1 + step) } else { (at.0 + gap - 39, step) };
                 let op = OpId { epoch: epoch(number), seq };
                 let entry = match kind {
-                    0 => MapEntry { slot: HOLE_SLOT, crc: 0, row_check: 0, op: OpId::ZERO },
-                    1 => MapEntry { slot: ZERO_SLOT, crc: 9, row_check: 0, op },
-                    2 => MapEntry { slot: BAD_SLOT, crc: 8, row_check: 0, op },
-                    3 => MapEntry { slot, crc: seq as u32, row_check: !(slot as u32), op },
-                    _ => MapEntry { slot, crc: seq as u32, row_check: 0, op },
+                    0 => MapEntry { spot: Spot::HOLE, crc: 0, row_check: 0, op: OpId::ZERO },
+                    1 => MapEntry { spot: Spot::ZERO, crc: 9, row_check: 0, op },
+                    2 => MapEntry { spot: Spot::BAD, crc: 8, row_check: 0, op },
+                    3 => MapEntry { spot: Spot::raw(slot), crc: seq as u32, row_check: !(slot as u32), op },
+                    4..9 => MapEntry { spot: Spot::raw(slot), crc: seq as u32, row_check: 0, op },
+                    _ => {
+                        let spot = Spot::packed(slot, seq as u32 % 6 + 1).expect("it is one");
+                        MapEntry { spot, crc: 7, row_check: if kind == 9 { !(slot as u32) } else { 0 }, op }
+                    }
                 };
                 entries.push((at, entry));
             }
@@ -409,7 +434,12 @@ mod tests {
         let bytes_each = |entries: &[(HistoryAt, MapEntry)]| {
             (pack_history_pages(ComponentId(1), 0, 1, entries).len() * MAP_PAGE_BYTES) as f64 / entries.len() as f64
         };
-        let entry = |slot: u64, seq: u64| MapEntry { slot, crc: 0, row_check: 0, op: OpId { epoch: epoch(1), seq } };
+        let entry = |slot: u64, seq: u64| MapEntry {
+            spot: Spot::raw(slot),
+            crc: 0,
+            row_check: 0,
+            op: OpId { epoch: epoch(1), seq },
+        };
         let random =
             |at: u64| entry(at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 34, at.wrapping_mul(0xD134_2543_DE82_EF95) >> 33);
         let once: Vec<_> = (0..655).map(|at| ((at * 100, 1), random(at))).collect();
@@ -423,13 +453,16 @@ mod tests {
     /// Goal: pages that are on devices read back. Method: bytes that are fixed, one entry of each kind.
     #[test]
     fn the_bytes_of_a_page_are_fixed() {
-        let entry = |slot, seq, row_check| MapEntry { slot, crc: 1, row_check, op: OpId { epoch: epoch(3), seq } };
-        let hole = MapEntry { slot: HOLE_SLOT, crc: 0, row_check: 0, op: OpId::ZERO };
+        let entry = |slot, seq, row_check| {
+            let spot = Spot::of_slot(slot).expect("it is one");
+            MapEntry { spot, crc: 1, row_check, op: OpId { epoch: epoch(3), seq } }
+        };
+        let hole = MapEntry { spot: Spot::HOLE, crc: 0, row_check: 0, op: OpId::ZERO };
         let entries = [
             ((64, 2), entry(1000, 50, 0)),
             ((64, 5), entry(900, 60, 9)),
             ((65, 1), hole),
-            ((70, 1), entry(ZERO_SLOT, 61, 0)),
+            ((70, 1), entry(u64::MAX - 1, 61, 0)),
         ];
         let page = pack_history_pages(ComponentId(2), 1, 9, &entries).swap_remove(0);
         let head = [&64u16.to_le_bytes()[..], &2u32.to_le_bytes(), &9u64.to_le_bytes(), &[4, 0]].concat();
@@ -444,5 +477,28 @@ mod tests {
         assert_eq!(page.bytes[46..52], [body.len() as u8, 0, 1, 0, 0, 0]);
         assert_eq!(page.bytes[84..84 + body.len()], body);
         assert!(page.bytes[84 + body.len()..].iter().all(|byte| *byte == 0));
+    }
+
+    /// The same of packed blocks: two of data that stand back to back with a raw one between, then parity.
+    #[test]
+    fn the_bytes_of_packed_history_are_fixed() {
+        let entry = |spot, row_check| MapEntry { spot, crc: 1, row_check, op: OpId { epoch: epoch(3), seq: 50 } };
+        let packed = |sector, sectors| Spot::packed(sector, sectors).expect("it is one");
+        let entries = [
+            ((64, 2), entry(packed(40, 2), 0)),
+            ((65, 2), entry(Spot::raw(5), 0)),
+            ((66, 2), entry(packed(42, 6), 0)),
+            ((67, 2), entry(packed(49, 1), 9)),
+        ];
+        let page = pack_history_pages(ComponentId(2), 1, 9, &entries).swap_remove(0);
+        let body = [
+            &[3, 0, 17, 80, 0, 100, 1, 0, 0, 0][..],
+            &[1 << 2, 0, 10, 0, 0, 1, 0, 0, 0],
+            &[1 << 2 | 3, 0, 21, 0, 0, 0, 1, 0, 0, 0],
+            &[1 << 2 | 3, 0, 24, 2, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0],
+        ]
+        .concat();
+        assert_eq!(page.bytes[84..84 + body.len()], body);
+        assert_eq!(decode_history_page(&page.bytes).expect("a page").entries, entries);
     }
 }

@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        map_page::HOLE_SLOT,
+        Spot,
         map_rows::{changes_of, shard_of},
     };
 
@@ -225,8 +225,8 @@ mod tests {
             planes: vec![HistoryPlane { generation: 3, regions: vec![(1, StoredBits::All)] }],
         };
         assert_eq!(crate::rows::encode(&row), [200, 1, 1, 64, 3, 5, 0xAC, 2, 1, 3, 2, 1, 1, 3, 1, 1, 1]);
-        let hole = MapEntry { slot: HOLE_SLOT, crc: 0, row_check: 0, op: OpId::ZERO };
-        let entry = MapEntry { slot: 30, crc: 5, row_check: 0, op: op(9) };
+        let hole = MapEntry { spot: Spot::HOLE, crc: 0, row_check: 0, op: OpId::ZERO };
+        let entry = MapEntry { spot: Spot::raw(30), crc: 5, row_check: 0, op: op(9) };
         let kept = ComponentHistory {
             component: ComponentId(6),
             gone: vec![4],

@@ -13,10 +13,12 @@ mod history_page;
 pub mod history_rows;
 mod map_page;
 pub mod map_rows;
+mod packed;
 mod record;
 pub mod rows;
 mod run;
 mod seat;
+mod spot;
 mod superblock;
 mod varint;
 
@@ -31,14 +33,17 @@ pub use history_page::{
     peek_history_page,
 };
 pub use map_page::{
-    BAD_SLOT, HOLE_SLOT, LEAF_BLOCKS, MAP_PAGE_BYTES, MapEntry, MapPage, MapPageName, NO_SLOT, PackedPage,
-    SHARD_BLOCKS, ZERO_SLOT, decode_map_page, is_place, pack_map_pages, peek_map_page,
+    LEAF_BLOCKS, MAP_PAGE_BYTES, MapEntry, MapPage, MapPageName, PackedPage, SHARD_BLOCKS, decode_map_page,
+    pack_map_pages, peek_map_page,
 };
+pub use packed::{Packer, unpack};
 pub use record::{COMPONENT_BLOCKS_MAX, CUTS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, PlacedPiece, SlotRun};
 pub use run::{
-    RUN_ENTRIES_PER_HEADER_MAX, RunEntry, RunError, RunHeader, decode_run_header, encode_run_header, run_header_pages,
+    RUN_ENTRIES_PER_HEADER_MAX, RunEntry, RunError, RunHeader, RunShape, decode_run_header, encode_run_header,
+    packed_header_pages, run_header_pages,
 };
 pub use seat::{decode_seat_record, encode_seat_record};
+pub use spot::{PACKED_SECTORS_MAX, PAGE_SECTORS, SECTOR_BYTES, Spot};
 pub use superblock::{
     CacheRegions, CapacityRegions, DeviceRole, NO_DEVICE, Needs, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock,
     SuperblockError, decode_superblock, encode_superblock,

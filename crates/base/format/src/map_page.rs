@@ -12,31 +12,23 @@
 //! | 30..32 | 0 |
 //! | 32..40 | number of the transaction that wrote it |
 //! | 40..42, 42..44, 44..46 | first block that it answers for, entries, bytes of the body |
-//! | 46, 47, 48, 49 | epochs, bytes of a slot, bytes of a sequence, 0 |
+//! | 46, 47, 48, 49 | epochs, bytes of a slot, bytes of a sequence, 1: slots are [`Spot`]s |
 //! | 50..58, 58..66 | least slot, least sequence |
 //! | 66.. | epochs of 32 bytes, then the body |
 //!
 //! The body is runs: a head, then a CRC-32C an entry. A head is `varint blocks passed over, varint entries * 8 + form, varint epoch, slot,
 //! sequence`. The epoch is left out where the page has one; slot and sequence are less the least. Form 0: slots follow on, one operation. Form 1: the same,
-//! operations step by one. Form 2 is kept for packed blocks. Form 3: one operation, and before each CRC a slot of eight bytes, for what
+//! operations step by one. Form 3: one operation, and before each CRC a slot of eight bytes, for what
 //! stands in no slot. Form 4: slot and sequence before each CRC, none in the head. Forms 5 and 6 are of parity, with a row check behind each
 //! CRC. Form 5: slots follow on, operations step by a varint behind the sequence. Form 6: as form 4. No run crosses a boundary of
 //! [`LEAF_BLOCKS`] blocks.
+//!
+//! Slots are spots where a block of the page is packed. Form 2 is of packed blocks that stand back to back: operations step as in form 5, and
+//! before each CRC a byte has the sectors less one. Form 7: the same of parity.
 
 use cairn_types::{ComponentId, Epoch, HostId, Incarnation, OpId};
 
-use crate::{crc32c, varint};
-
-/// No block here.
-pub const NO_SLOT: u64 = u64::MAX;
-/// Zeroes that count as allocated.
-pub const ZERO_SLOT: u64 = u64::MAX - 1;
-/// Nothing: of a kept entry, that the map did not hold the block.
-pub const HOLE_SLOT: u64 = u64::MAX - 2;
-/// A mark: the bytes of the block are lost, its checksum is kept.
-pub const BAD_SLOT: u64 = u64::MAX - 3;
-/// From here on a slot is no place on a device but says something else.
-const SLOTS_END: u64 = u64::MAX - 15;
+use crate::{Spot, crc32c, spot::PAGE_SHIFT, varint};
 
 /// Blocks that are looked up together: a leaf.
 pub const LEAF_BLOCKS: u64 = 64;
@@ -44,11 +36,6 @@ pub const LEAF_BLOCKS: u64 = 64;
 pub const SHARD_BLOCKS: u64 = 1 << 16;
 /// Bytes of a page.
 pub const MAP_PAGE_BYTES: usize = 4096;
-
-/// Whether a slot is a place on a device.
-pub const fn is_place(slot: u64) -> bool {
-    slot < SLOTS_END
-}
 
 const MAGIC: [u8; 8] = *b"CAIRNMP1";
 const HEAD_BYTES: usize = 66;
@@ -59,11 +46,11 @@ pub(crate) const FORM_BITS: u64 = 3;
 /// One mapped block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MapEntry {
-    /// The page of its capacity device, counted over the segments; or [`ZERO_SLOT`], or [`BAD_SLOT`].
-    pub slot: u64,
+    /// Where it stands; or [`Spot::ZERO`], or [`Spot::BAD`].
+    pub spot: Spot,
     /// Its CRC-32C.
     pub crc: u32,
-    /// What a block of parity says of the data that it was made from (`cairn-parity`); 0 for data. Of what stands in no slot it is not kept.
+    /// What a block of parity says of the data that it was made from (`cairn-parity`); 0 for data. Of what stands nowhere it is not kept.
     pub row_check: u32,
     /// The operation that wrote it.
     pub op: OpId,
@@ -100,6 +87,8 @@ pub(crate) enum Form {
     Follows = 0,
     /// Slots follow on, operations step by one.
     Steps = 1,
+    /// Packed, back to back, operations keep a step.
+    Packed = 2,
     /// No place on a device, one operation.
     Unplaced = 3,
     /// Slots and operations of one epoch as they come.
@@ -108,6 +97,8 @@ pub(crate) enum Form {
     ParityFollows = 5,
     /// Parity: slots and operations of one epoch as they come.
     ParityScattered = 6,
+    /// Parity: packed, back to back, operations keep a step.
+    ParityPacked = 7,
 }
 
 impl Form {
@@ -115,10 +106,12 @@ impl Form {
         Some(match number {
             0 => Self::Follows,
             1 => Self::Steps,
+            2 => Self::Packed,
             3 => Self::Unplaced,
             4 => Self::Scattered,
             5 => Self::ParityFollows,
             6 => Self::ParityScattered,
+            7 => Self::ParityPacked,
             _ => return None,
         })
     }
@@ -132,11 +125,15 @@ impl Form {
     }
     /// There is a row check behind each CRC.
     pub(crate) fn has_row_checks(self) -> bool {
-        matches!(self, Self::ParityFollows | Self::ParityScattered)
+        matches!(self, Self::ParityFollows | Self::ParityScattered | Self::ParityPacked)
+    }
+    /// There are sectors before each CRC.
+    pub(crate) fn is_packed(self) -> bool {
+        matches!(self, Self::Packed | Self::ParityPacked)
     }
     /// The head tells by how much operations step.
     pub(crate) fn has_step(self) -> bool {
-        self == Self::ParityFollows
+        self == Self::ParityFollows || self.is_packed()
     }
     /// What operations step by where the head does not tell.
     pub(crate) fn own_step(self) -> u64 {
@@ -157,10 +154,15 @@ fn follows(entries: &[(u64, MapEntry)], at: usize) -> bool {
 /// Entries at the front of `entries` that make one run: blocks that follow on, in one leaf.
 pub(crate) fn first_run(entries: &[(u64, MapEntry)]) -> (Form, usize) {
     let (_, first) = entries[0];
-    let placed = is_place(first.slot);
+    let (placed, packed) = (first.spot.is_place(), first.spot.is_packed());
     let is_next = |at: usize| {
-        let slot = entries[at].1.slot;
-        follows(entries, at) && if placed { slot == first.slot + at as u64 } else { !is_place(slot) }
+        let spot = entries[at].1.spot;
+        let stands = match (placed, packed) {
+            (true, false) => spot.bits() == first.spot.page_after(at as u64),
+            (true, true) => spot.is_packed() && spot.sector() == entries[at - 1].1.spot.end(),
+            (false, _) => !spot.is_place(),
+        };
+        follows(entries, at) && stands
     };
     let run = |step: u64| {
         let in_step = |at: &usize| {
@@ -172,10 +174,15 @@ pub(crate) fn first_run(entries: &[(u64, MapEntry)]) -> (Form, usize) {
     if !placed {
         return (Form::Unplaced, same);
     }
-    if first.row_check != 0 {
+    if first.row_check != 0 || packed {
         // The step of two may be chance, and what comes behind a longer run.
         let stepping = run(step_of(entries));
-        return (Form::ParityFollows, if stepping > 2 { stepping } else { same });
+        let form = match (first.row_check != 0, packed) {
+            (true, true) => Form::ParityPacked,
+            (true, false) => Form::ParityFollows,
+            (false, _) => Form::Packed,
+        };
+        return (form, if stepping > 2 { stepping } else { same });
     }
     match run(1) {
         steps if steps > same => (Form::Steps, steps),
@@ -207,7 +214,8 @@ fn first_page_run(entries: &[(u64, MapEntry)]) -> (Form, usize) {
         count += next.1;
     }
     match found.0 {
-        Form::ParityFollows => (Form::ParityScattered, count),
+        Form::ParityFollows | Form::ParityPacked => (Form::ParityScattered, count),
+        Form::Packed => (Form::Scattered, count),
         _ if count > found.1 => (Form::Scattered, count),
         _ => found,
     }
@@ -222,7 +230,10 @@ struct Measure {
     /// Times that a slot is written, and a sequence.
     slot_count: usize,
     sequence_count: usize,
-    slots: (u64, u64),
+    /// The least and the last place, as bits.
+    spots: (u64, u64),
+    /// Some are packed.
+    has_packed: bool,
     sequences: (u64, u64),
     epochs: Vec<Epoch>,
 }
@@ -238,7 +249,8 @@ impl Measure {
             runs: 0,
             slot_count: 0,
             sequence_count: 0,
-            slots: nothing,
+            spots: nothing,
+            has_packed: false,
             sequences: nothing,
             epochs: Vec::new(),
         }
@@ -251,13 +263,14 @@ impl Measure {
             let (form, count) = first_page_run(rest);
             let numbers = if form.has_row_checks() { 8 } else { 4 };
             // A gap within a leaf takes one byte.
-            measure.fixed += 1 + varint::len((count as u64) << FORM_BITS) + numbers * count;
+            let sizes = usize::from(form.is_packed());
+            measure.fixed += 1 + varint::len((count as u64) << FORM_BITS) + (numbers + sizes) * count;
             if form.has_step() {
                 measure.fixed += varint::len(step_of(&rest[..count]));
             }
             measure.runs += 1;
             (measure.slot_count, measure.sequence_count) = match form {
-                Form::Follows | Form::Steps | Form::ParityFollows => {
+                Form::Follows | Form::Steps | Form::ParityFollows | Form::Packed | Form::ParityPacked => {
                     (measure.slot_count + 1, measure.sequence_count + 1)
                 }
                 Form::Scattered | Form::ParityScattered => (measure.slot_count + count, measure.sequence_count + count),
@@ -268,7 +281,9 @@ impl Measure {
             };
             for (_, entry) in &rest[..count] {
                 if form != Form::Unplaced {
-                    measure.slots = (measure.slots.0.min(entry.slot), measure.slots.1.max(entry.slot));
+                    let bits = entry.spot.bits();
+                    measure.spots = (measure.spots.0.min(bits), measure.spots.1.max(bits));
+                    measure.has_packed |= entry.spot.is_packed();
                 }
                 let sequence = entry.op.seq;
                 measure.sequences = (measure.sequences.0.min(sequence), measure.sequences.1.max(sequence));
@@ -293,13 +308,18 @@ impl Measure {
             runs: self.runs + other.runs,
             slot_count: self.slot_count + other.slot_count,
             sequence_count: self.sequence_count + other.sequence_count,
-            slots: span(self.slots, other.slots),
+            spots: span(self.spots, other.spots),
+            has_packed: self.has_packed || other.has_packed,
             sequences: span(self.sequences, other.sequences),
             epochs,
         }
     }
+    /// What a page has of a place: its bits, or its slot where nothing is packed.
+    fn number(&self, bits: u64) -> u64 {
+        if self.has_packed { bits } else { bits >> PAGE_SHIFT }
+    }
     fn slot_bytes(&self) -> usize {
-        bytes_for(self.slots.1.saturating_sub(self.slots.0))
+        bytes_for(self.number(self.spots.1).saturating_sub(self.number(self.spots.0)))
     }
     fn sequence_bytes(&self) -> usize {
         bytes_for(self.sequences.1.saturating_sub(self.sequences.0))
@@ -323,7 +343,7 @@ fn bytes_for(value: u64) -> usize {
 /// ascending; at most `leaves_max` leaves come to a page.
 ///
 /// # Panics
-/// When blocks do not ascend below [`SHARD_BLOCKS`], an entry has [`NO_SLOT`], or a row check and no place.
+/// When blocks do not ascend below [`SHARD_BLOCKS`], an entry has [`Spot::NONE`], or a row check and no place.
 pub fn pack_map_pages(
     component: ComponentId,
     shard: u16,
@@ -332,8 +352,11 @@ pub fn pack_map_pages(
     leaves_max: usize,
 ) -> Vec<PackedPage> {
     assert!(entries.windows(2).all(|pair| pair[0].0 < pair[1].0), "blocks ascend");
-    assert!(entries.iter().all(|(block, entry)| *block < SHARD_BLOCKS && entry.slot != NO_SLOT), "blocks of a shard");
-    assert!(entries.iter().all(|(_, entry)| entry.row_check == 0 || is_place(entry.slot)), "parity has a place");
+    assert!(
+        entries.iter().all(|(block, entry)| *block < SHARD_BLOCKS && entry.spot != Spot::NONE),
+        "blocks of a shard"
+    );
+    assert!(entries.iter().all(|(_, entry)| entry.row_check == 0 || entry.spot.is_place()), "parity has a place");
     let mut pages = Vec::new();
     let mut write = |from: usize, to: usize, measure: &Measure| {
         pages.push(encode(component, shard, number, &entries[from..to], measure));
@@ -378,7 +401,8 @@ fn encode(
             varint::put(&mut bytes, epoch as u64);
         }
         let put_slot = |bytes: &mut Vec<u8>, entry: &MapEntry| {
-            bytes.extend_from_slice(&(entry.slot - measure.slots.0).to_le_bytes()[..slot_bytes]);
+            let number = measure.number(entry.spot.bits()) - measure.number(measure.spots.0);
+            bytes.extend_from_slice(&number.to_le_bytes()[..slot_bytes]);
         };
         let put_sequence = |bytes: &mut Vec<u8>, entry: &MapEntry| {
             bytes.extend_from_slice(&(entry.op.seq - measure.sequences.0).to_le_bytes()[..sequence_bytes]);
@@ -395,7 +419,8 @@ fn encode(
         for (_, entry) in &rest[..count] {
             match form {
                 Form::Follows | Form::Steps | Form::ParityFollows => {}
-                Form::Unplaced => bytes.extend_from_slice(&entry.slot.to_le_bytes()),
+                Form::Packed | Form::ParityPacked => bytes.push(entry.spot.size()),
+                Form::Unplaced => bytes.extend_from_slice(&entry.spot.bits().to_le_bytes()),
                 Form::Scattered | Form::ParityScattered => {
                     put_slot(&mut bytes, entry);
                     put_sequence(&mut bytes, entry);
@@ -453,9 +478,11 @@ fn head(name: MapPageName, entries: usize, measure: &Measure) -> Vec<u8> {
     bytes.extend_from_slice(&name.first.to_le_bytes());
     bytes.extend_from_slice(&(entries as u16).to_le_bytes());
     bytes.extend_from_slice(&[0; 2]);
+    // Of none it stays what it was before there were spots.
+    let least = if measure.spots.0 == u64::MAX { u64::MAX } else { measure.number(measure.spots.0) };
     let widths = [measure.slot_bytes() as u8, measure.sequence_bytes() as u8];
-    bytes.extend_from_slice(&[measure.epochs.len() as u8, widths[0], widths[1], 0]);
-    bytes.extend_from_slice(&measure.slots.0.to_le_bytes());
+    bytes.extend_from_slice(&[measure.epochs.len() as u8, widths[0], widths[1], u8::from(measure.has_packed)]);
+    bytes.extend_from_slice(&least.to_le_bytes());
     bytes.extend_from_slice(&measure.sequences.0.to_le_bytes());
     measure.epochs.iter().for_each(|epoch| bytes.extend_from_slice(&encode_epoch(*epoch)));
     bytes
@@ -492,12 +519,13 @@ pub fn decode_map_page(bytes: &[u8]) -> Option<MapPage> {
     let widths = (bytes[47] as usize, bytes[48] as usize);
     let body_from = HEAD_BYTES + EPOCH_BYTES * bytes[46] as usize;
     let aligned = u64::from(first).is_multiple_of(LEAF_BLOCKS);
-    if short(30) != 0 || bytes[49] != 0 || widths.0 > 8 || widths.1 > 8 || !aligned {
+    if short(30) != 0 || bytes[49] > 1 || widths.0 > 8 || widths.1 > 8 || !aligned {
         return None;
     }
     let epochs = bytes.get(HEAD_BYTES..body_from)?.as_chunks::<EPOCH_BYTES>().0;
+    let has_packed = bytes[49] == 1;
     let bytes = bytes.get(body_from..body_from.checked_add(body_bytes)?)?;
-    let mut body = Body { bytes, epochs, widths, least: (long(50), long(58)) };
+    let mut body = Body { bytes, epochs, widths, least: (long(50), long(58)), has_packed };
     let mut entries = Vec::with_capacity(count.min(SHARD_BLOCKS as usize));
     let mut next = u64::from(first);
     while entries.len() < count {
@@ -513,6 +541,8 @@ struct Body<'a> {
     /// Bytes of a slot, and of a sequence; and the least of either.
     widths: (usize, usize),
     least: (u64, u64),
+    /// Slots are bits of spots.
+    has_packed: bool,
 }
 
 impl Body<'_> {
@@ -527,30 +557,40 @@ impl Body<'_> {
         let epoch = if self.epochs.len() > 1 { varint::take(&mut self.bytes)? } else { 0 };
         let epoch = self.epoch(usize::try_from(epoch).ok()?)?;
         let form = Form::of(form)?;
-        let first_slot = if form.is_scattered() || form == Form::Unplaced { 0 } else { self.slot()? };
+        let first_spot = if form.is_scattered() || form == Form::Unplaced { Spot::NONE } else { self.spot()? };
+        if form.is_packed() != first_spot.is_packed() && first_spot.is_place() {
+            return None;
+        }
         let first_sequence = if form.is_scattered() { 0 } else { self.sequence()? };
         let step = if form.has_step() { varint::take(&mut self.bytes)? } else { form.own_step() };
+        let mut sector = first_spot.sector();
         for at in 0..run {
             let sequence = first_sequence.checked_add(step.checked_mul(at)?)?;
-            let (slot, sequence) = match form {
+            let (spot, sequence) = match form {
                 Form::Follows | Form::Steps | Form::ParityFollows => {
-                    (first_slot.checked_add(at).filter(|slot| *slot < SLOTS_END)?, sequence)
+                    (Spot::of_bits(first_spot.page_after(at))?, sequence)
                 }
-                Form::Unplaced => {
-                    let slot = take_number(&mut self.bytes, 8)?;
-                    ((SLOTS_END..NO_SLOT).contains(&slot).then_some(slot)?, sequence)
+                Form::Packed | Form::ParityPacked => {
+                    let spot = Spot::packed(sector, take_number(&mut self.bytes, 1)? as u32 + 1)?;
+                    sector = spot.end();
+                    (spot, sequence)
                 }
-                Form::Scattered | Form::ParityScattered => (self.slot()?, self.sequence()?),
+                Form::Unplaced => (unplaced(take_number(&mut self.bytes, 8)?)?, sequence),
+                Form::Scattered | Form::ParityScattered => (self.spot()?, self.sequence()?),
             };
             let crc = take_number(&mut self.bytes, 4)? as u32;
             let row_check = if form.has_row_checks() { take_number(&mut self.bytes, 4)? as u32 } else { 0 };
             let op = OpId { epoch, seq: sequence };
-            entries.push(((block + at) as u16, MapEntry { slot, crc, row_check, op }));
+            entries.push(((block + at) as u16, MapEntry { spot, crc, row_check, op }));
         }
         Some(block + run)
     }
-    fn slot(&mut self) -> Option<u64> {
-        self.least.0.checked_add(take_number(&mut self.bytes, self.widths.0)?).filter(|slot| *slot < SLOTS_END)
+    fn spot(&mut self) -> Option<Spot> {
+        let number = self.least.0.checked_add(take_number(&mut self.bytes, self.widths.0)?)?;
+        match self.has_packed {
+            true => Spot::of_bits(number),
+            false => Spot::of_slot(number).filter(|spot| spot.is_place()),
+        }
     }
     fn sequence(&mut self) -> Option<u64> {
         self.least.1.checked_add(take_number(&mut self.bytes, self.widths.1)?)
@@ -558,6 +598,11 @@ impl Body<'_> {
     fn epoch(&self, at: usize) -> Option<Epoch> {
         self.epochs.get(at).map(decode_epoch)
     }
+}
+
+/// What says why a block stands nowhere. None where a number says nothing of the kind.
+pub(crate) fn unplaced(number: u64) -> Option<Spot> {
+    Spot::of_slot(number).filter(|spot| !spot.is_place() && *spot != Spot::NONE)
 }
 
 /// A number of so many bytes off the front.
@@ -570,164 +615,4 @@ fn take_number(bytes: &mut &[u8], len: usize) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn epoch(number: u64) -> Epoch {
-        Epoch { number, host: HostId(u128::from(number) << 70), incarnation: Incarnation(number + 7) }
-    }
-
-    /// Runs of blocks: written one by one, at once, as zeroes, as parity in steps of any width; with slots anywhere.
-    fn entries() -> impl Strategy<Value = Vec<(u64, MapEntry)>> {
-        let run = (0u64..300, 1u64..100, 0u64..1 << 40, 0u64..1 << 33, 0u64..4, 0u8..8);
-        proptest::collection::vec(run, 1..60).prop_map(|runs| {
-            let (mut entries, mut block) = (Vec::new(), 0);
-            for (gap, count, slot, seq, number, kind) in runs {
-                block += gap;
-                for at in 0..count {
-                    let slot = if kind == 3 { if at % 3 == 0 { BAD_SLOT } else { ZERO_SLOT } } else { slot + at };
-                    let step = [0, 1, 0, 0, 0, 1, gap, slot % 7][usize::from(kind)];
-                    let op = OpId { epoch: epoch(number), seq: seq + step * at };
-                    let row_check = if kind > 3 { !(slot as u32) } else { 0 };
-                    entries.push((block, MapEntry { slot, crc: (seq ^ block) as u32, row_check, op }));
-                    block += 1;
-                }
-            }
-            entries.retain(|(block, _)| *block < SHARD_BLOCKS);
-            entries
-        })
-    }
-
-    proptest! {
-        /// Goal: what is packed reads back, and each leaf is on one page. Method: runs of all forms; pages of any number of leaves.
-        #[test]
-        fn pages_read_back(entries in entries(), leaves_max in prop_oneof![1usize..4, Just(1024)]) {
-            let pages = pack_map_pages(ComponentId(5), 9, 77, &entries, leaves_max);
-            let mut found = Vec::new();
-            let mut from = None;
-            for page in &pages {
-                let read = decode_map_page(&page.bytes).expect("a page");
-                prop_assert_eq!((read.component, read.shard, read.number, read.first), (ComponentId(5), 9, 77, page.first));
-                prop_assert!(from < Some(page.first), "pages ascend");
-                from = Some(page.first);
-                found.extend(read.entries.into_iter().map(|(block, entry)| (u64::from(block), entry)));
-            }
-            prop_assert_eq!(found, entries);
-        }
-
-        #[test]
-        fn other_bytes_are_refused(entries in entries(), at in 0usize..MAP_PAGE_BYTES, bit in 0u8..8, seal in any::<bool>()) {
-            let mut bytes = pack_map_pages(ComponentId(5), 9, 77, &entries, 16).swap_remove(0).bytes;
-            bytes[at] ^= 1 << bit;
-            if seal {
-                // With a sound checksum it may be a page, but nothing worse happens.
-                bytes[8..12].fill(0);
-                let crc = crc32c(&bytes);
-                bytes[8..12].copy_from_slice(&crc.to_le_bytes());
-                let _ = decode_map_page(&bytes);
-            } else {
-                prop_assert_eq!(decode_map_page(&bytes), None);
-            }
-        }
-    }
-
-    /// Goal: the worst leaf fits a page. Method: each block of another epoch, in slots and with numbers that are as far apart as can be, of
-    /// data and of parity.
-    #[test]
-    fn the_worst_leaf_fits_a_page() {
-        for row_check in [0, 7] {
-            let entry = |block: u64| {
-                let far = if block.is_multiple_of(2) { 0 } else { u64::MAX >> 1 };
-                (block, MapEntry { slot: far, crc: 1, row_check, op: OpId { epoch: epoch(block), seq: far } })
-            };
-            let entries: Vec<_> = (128..192).map(entry).collect();
-            let pages = pack_map_pages(ComponentId(1), 0, 1, &entries, 16);
-            assert_eq!(pages.len(), 1);
-            assert_eq!(decode_map_page(&pages[0].bytes).unwrap().entries.len(), 64);
-        }
-    }
-
-    /// Goal: the map of a block takes what was planned with, and some more for parity. Method: a full shard, written at random and in one go;
-    /// parity as well by small writes one after the other, each third of which is the last to a block. Of entries of 17 bytes three leaves come
-    /// to a page, a quarter of which is left over.
-    #[test]
-    fn a_block_takes_some_thirteen_bytes_at_random_and_five_in_sequence() {
-        let entry = |slot: u64, seq: u64| MapEntry { slot, crc: 0, row_check: 0, op: OpId { epoch: epoch(1), seq } };
-        let random = |block: u64| {
-            let slot = block.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 34;
-            entry(slot, block.wrapping_mul(0xD134_2543_DE82_EF95) >> 33)
-        };
-        let sequential = |block: u64| entry(block, block / 16);
-        let bytes_a_block = |row_check: u32, entry: &dyn Fn(u64) -> MapEntry| {
-            let entries: Vec<_> =
-                (0..SHARD_BLOCKS).map(|block| (block, MapEntry { row_check, ..entry(block) })).collect();
-            let pages = pack_map_pages(ComponentId(1), 0, 1, &entries, 1024);
-            (pages.len() * MAP_PAGE_BYTES) as f64 / SHARD_BLOCKS as f64
-        };
-        let small = |block: u64| entry(block, block / 16 * 48 + 32 + block % 16);
-        let data = (bytes_a_block(0, &random), bytes_a_block(0, &sequential));
-        println!("{:.1} bytes a block at random, {:.1} in sequence", data.0, data.1);
-        assert!(data.0 <= 13.0 && data.1 <= 5.5, "{data:?}");
-        let parity = (bytes_a_block(7, &random), bytes_a_block(7, &sequential), bytes_a_block(7, &small));
-        println!("of parity {:.1} at random, {:.1} in sequence, {:.1} by small writes", parity.0, parity.1, parity.2);
-        assert!(parity.0 <= 21.4 && parity.1 <= 9.6 && parity.2 <= 9.6, "{parity:?}");
-    }
-
-    /// Goal: pages that are on devices read back. Method: bytes that are fixed.
-    #[test]
-    fn the_bytes_of_a_page_are_fixed() {
-        let entry = |slot, seq, crc| MapEntry { slot, crc, row_check: 0, op: OpId { epoch: epoch(3), seq } };
-        let entries = [
-            (64, entry(1000, 50, 1)),
-            (65, entry(1001, 51, 2)),
-            (66, entry(1002, 52, 3)),
-            (70, entry(ZERO_SLOT, 60, 3)),
-            (400, entry(900, 49, 4)),
-            (401, entry(950, 55, 5)),
-        ];
-        let page = pack_map_pages(ComponentId(2), 1, 9, &entries, 16).swap_remove(0);
-        assert_eq!(page.bytes[46..50], [1, 1, 1, 0]);
-        let body = [
-            &[0, 3 << 3 | 1, 100, 1][..],
-            &[1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0],
-            &[3, 1 << 3 | 3, 11],
-            &[0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 3, 0, 0, 0],
-            &[0xC9, 2, 2 << 3 | 4, 0, 0, 4, 0, 0, 0, 50, 6, 5, 0, 0, 0],
-        ]
-        .concat();
-        assert_eq!(page.bytes[98..98 + body.len()], body);
-        assert!(page.bytes[98 + body.len()..].iter().all(|byte| *byte == 0));
-        assert_eq!(crc32c(&page.bytes), GOLDEN);
-    }
-    const GOLDEN: u32 = 4074743714;
-
-    /// Goal: parity in pages that are on devices reads back. Method: bytes that are fixed, of a run that follows on by steps, then of one that
-    /// is scattered, then of data beside it.
-    #[test]
-    fn the_bytes_of_a_page_with_parity_are_fixed() {
-        let entry = |slot, seq, crc, row_check| MapEntry { slot, crc, row_check, op: OpId { epoch: epoch(3), seq } };
-        let entries = [
-            (64, entry(1000, 50, 1, 9)),
-            (65, entry(1001, 53, 2, 8)),
-            (66, entry(1002, 56, 3, 7)),
-            (67, entry(900, 60, 4, 6)),
-            (68, entry(950, 55, 5, 5)),
-            (69, entry(951, 55, 6, 0)),
-        ];
-        let page = pack_map_pages(ComponentId(2), 1, 9, &entries, 16).swap_remove(0);
-        assert_eq!(page.bytes[46..50], [1, 1, 1, 0]);
-        let body = [
-            &[0, 3 << 3 | 5, 100, 0, 3][..],
-            &[1, 0, 0, 0, 9, 0, 0, 0, 2, 0, 0, 0, 8, 0, 0, 0, 3, 0, 0, 0, 7, 0, 0, 0],
-            &[0, 2 << 3 | 6, 0, 10, 4, 0, 0, 0, 6, 0, 0, 0, 50, 5, 5, 0, 0, 0, 5, 0, 0, 0],
-            &[0, 1 << 3, 51, 5, 6, 0, 0, 0],
-        ]
-        .concat();
-        assert_eq!(page.bytes[98..98 + body.len()], body);
-        assert!(page.bytes[98 + body.len()..].iter().all(|byte| *byte == 0));
-        let read = decode_map_page(&page.bytes).expect("a page").entries;
-        assert!(read.into_iter().map(|(block, entry)| (u64::from(block), entry)).eq(entries));
-    }
-}
+mod tests;

@@ -13,7 +13,8 @@ use cairn_types::{BlockRange, ComponentId, Epoch, OpId, REGION_BLOCKS, RegionInd
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    map_page::{FORM_BITS, Form, LEAF_BLOCKS, MapEntry, NO_SLOT, SHARD_BLOCKS, first_run, is_place, step_of},
+    Spot,
+    map_page::{FORM_BITS, Form, LEAF_BLOCKS, MapEntry, SHARD_BLOCKS, first_run, step_of, unplaced},
     record::COMPONENT_BLOCKS_MAX,
     rows::{RegionBits, RowError, SegmentRow, decode, key, malformed},
     varint,
@@ -214,7 +215,8 @@ impl Changes {
 }
 
 impl StoredComponent {
-    /// Runs of entries as a page has them, but for slots and sequences: each is told as the step from the one before.
+    /// Runs of entries as a page has them, but for slots and sequences: each is told as the step from the one before. Of packed blocks that is the
+    /// number of a spot without its size, which stands before each CRC.
     fn of(changes: &ComponentChanges) -> Self {
         let mut epochs: Vec<Epoch> = Vec::new();
         let mut number_of = |epoch: Epoch| {
@@ -225,7 +227,7 @@ impl StoredComponent {
             }) as u16
         };
         let mut bytes = Vec::with_capacity(16 * changes.entries.len());
-        let (mut next, mut slot, mut sequence) = (0, 0, 0);
+        let (mut next, mut slot, mut sector, mut sequence) = (0, 0, 0, 0);
         let mut rest = changes.entries.as_slice();
         while let Some(&(block, first)) = rest.first() {
             let (form, count) = first_run(rest);
@@ -236,13 +238,19 @@ impl StoredComponent {
             if form.has_step() {
                 varint::put(&mut bytes, step_of(&rest[..count]));
             }
-            if form != Form::Unplaced {
-                varint::put_step(&mut bytes, slot, first.slot);
-                slot = first.slot + count as u64;
+            if form.is_packed() {
+                varint::put_step(&mut bytes, sector, first.spot.sector());
+                sector = rest[count - 1].1.spot.end();
+            } else if form != Form::Unplaced {
+                let first_slot = first.spot.slot().expect("what is not packed is raw");
+                varint::put_step(&mut bytes, slot, first_slot);
+                slot = first_slot + count as u64;
             }
             for (_, entry) in &rest[..count] {
                 if form == Form::Unplaced {
-                    bytes.extend_from_slice(&entry.slot.to_le_bytes());
+                    bytes.extend_from_slice(&entry.spot.bits().to_le_bytes());
+                } else if form.is_packed() {
+                    bytes.push(entry.spot.size());
                 }
                 bytes.extend_from_slice(&entry.crc.to_le_bytes());
                 if form.has_row_checks() {
@@ -268,7 +276,7 @@ impl StoredComponent {
         let epoch = |number: u64| self.epochs.get(usize::try_from(number).ok()?).copied();
         let mut entries = Vec::new();
         let mut rest = self.entries.as_slice();
-        let (mut next, mut slot, mut sequence) = (0u64, 0u64, 0u64);
+        let (mut next, mut slot, mut sector, mut sequence) = (0u64, 0u64, 0u64, 0u64);
         while !rest.is_empty() {
             let block = next.checked_add(varint::take(&mut rest)?)?;
             let head = varint::take(&mut rest)?;
@@ -282,9 +290,11 @@ impl StoredComponent {
             sequence = varint::take_step(&mut rest, sequence)?;
             let form = Form::of_changes(form)?;
             let step = if form.has_step() { varint::take(&mut rest)? } else { form.own_step() };
-            let placed = form != Form::Unplaced;
+            let (packed, placed) = (form.is_packed(), form != Form::Unplaced && !form.is_packed());
             if placed {
                 slot = varint::take_step(&mut rest, slot)?;
+            } else if packed {
+                sector = varint::take_step(&mut rest, sector)?;
             }
             let mut number = |len: usize| {
                 let (own, later) = rest.split_at_checked(len)?;
@@ -294,14 +304,22 @@ impl StoredComponent {
                 Some(u64::from_le_bytes(word))
             };
             for at in 0..count {
-                let slot = if placed { slot.checked_add(at)? } else { number(8)? };
+                let spot = match (placed, packed) {
+                    (true, _) => Spot::of_slot(slot.checked_add(at)?).filter(|spot| spot.is_place())?,
+                    (false, true) => {
+                        let spot = Spot::packed(sector, number(1)? as u32 + 1)?;
+                        sector = spot.end();
+                        spot
+                    }
+                    (false, false) => unplaced(number(8)?)?,
+                };
                 let crc = number(4)? as u32;
                 let row_check = if form.has_row_checks() { number(4)? as u32 } else { 0 };
-                if slot == NO_SLOT || row_check != 0 && !is_place(slot) {
+                if row_check != 0 && !spot.is_place() {
                     return None;
                 }
                 let op = OpId { epoch, seq: sequence.checked_add(step.checked_mul(at)?)? };
-                entries.push((block + at, MapEntry { slot, crc, row_check, op }));
+                entries.push((block + at, MapEntry { spot, crc, row_check, op }));
             }
             slot = slot.checked_add(if placed { count } else { 0 })?;
             sequence = sequence.checked_add(step.checked_mul(count - 1)?)?;
@@ -327,31 +345,38 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::map_page::ZERO_SLOT;
+    use crate::rows::Live;
 
     fn op(number: u64, seq: u64) -> OpId {
         OpId { epoch: Epoch { number, host: HostId(7), incarnation: Incarnation(2) }, seq }
     }
 
     fn component() -> impl Strategy<Value = ComponentChanges> {
-        let run = (0u64..300, 1u64..200, 0u64..1 << 40, 0u64..1 << 33, 0u64..4, 0u8..8);
+        let run = (0u64..300, 1u64..200, 0u64..1 << 34, 0u64..1 << 33, 0u64..4, 0u8..8, 0u32..5);
         let marks = proptest::collection::vec((any::<RegionIndex>(), 0u64..4, any::<u64>()), 0..5);
         let runs = proptest::collection::vec(run, 0..40);
         (any::<u64>(), proptest::collection::vec(any::<u16>(), 0..3), runs, marks).prop_map(
             |(id, gone, runs, marks)| {
                 let (mut entries, mut removed, mut block) = (Vec::new(), Vec::new(), 0);
-                for (gap, count, slot, seq, number, kind) in runs {
+                for (gap, count, slot, seq, number, kind, sizes) in runs {
                     block += gap;
                     if kind == 4 {
                         removed.push(BlockRange::new(block, count as u32));
                         block += count;
                         continue;
                     }
+                    let mut sector = slot;
                     for at in 0..count {
-                        let slot = if kind == 3 { ZERO_SLOT } else { slot + at };
+                        let packed = Spot::packed(sector, (sizes + at as u32 * sizes) % 6 + 1).expect("it is one");
+                        sector = packed.end();
+                        let spot = match kind {
+                            3 => Spot::ZERO,
+                            _ if sizes > 1 => packed,
+                            _ => Spot::raw(slot + at),
+                        };
                         let op = op(number, seq + [0, 1, 0, 0, 0, 0, gap, slot % 7][usize::from(kind)] * at);
                         let row_check = if kind > 4 { !(slot as u32) } else { 0 };
-                        entries.push((block, MapEntry { slot, crc: block as u32, row_check, op }));
+                        entries.push((block, MapEntry { spot, crc: block as u32, row_check, op }));
                         block += 1;
                     }
                 }
@@ -364,7 +389,7 @@ mod tests {
     proptest! {
         #[test]
         fn changes_read_back(components in proptest::collection::vec(component(), 0..4), cut in any::<prop::sample::Index>(), bit in 0u8..8) {
-            let segments = vec![(1, 70_000, SegmentRow { generation: 3, fill: 9, live: 8, written: 1 << 40 })];
+            let segments = vec![(1, 70_000, SegmentRow { generation: 3, fill: 9, live: Live { sectors: 64, items: 9 }, written: 1 << 40 })];
             let changes = Changes { components, segments };
             let mut pieces = changes.encode();
             prop_assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
@@ -389,19 +414,21 @@ mod tests {
     /// spread over 3 TiB, whose slots follow on.
     #[test]
     fn a_changed_block_takes_some_thirteen_bytes() {
-        let bytes_a_block = |row_check: u32| {
+        let bytes_a_block = |row_check: u32, sectors: u64| {
             let entry = |at: u64| {
                 let op = op(300, at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40);
-                (at * 15_001, MapEntry { slot: 700_000 + at, crc: 0xDEAD_BEEF, row_check, op })
+                let packed = Spot::packed(700_000 + at * sectors, sectors as u32);
+                let spot = packed.unwrap_or_else(|| Spot::raw(700_000 + at));
+                (at * 15_001, MapEntry { spot, crc: 0xDEAD_BEEF, row_check, op })
             };
             let entries = (0..4096).map(entry).collect();
             let component = ComponentChanges { component: ComponentId(1), entries, ..ComponentChanges::default() };
             let pieces = Changes { components: vec![component], segments: Vec::new() }.encode();
             pieces.iter().map(Vec::len).sum::<usize>() as f64 / 4096.0
         };
-        let (data, parity) = (bytes_a_block(0), bytes_a_block(7));
-        println!("{data:.1} bytes a block, {parity:.1} of parity");
-        assert!(data < 14.0 && parity < data + 5.1);
+        let (data, parity, packed) = (bytes_a_block(0, 8), bytes_a_block(7, 8), bytes_a_block(0, 4));
+        println!("{data:.1} bytes a block, {parity:.1} of parity, {packed:.1} of one that is packed");
+        assert!(data < 14.0 && parity < data + 5.1 && packed < data + 2.1);
     }
 
     /// Goal: rows that are on devices read back. Method: bytes that are fixed.
@@ -409,15 +436,18 @@ mod tests {
     fn the_bytes_of_rows_are_fixed() {
         let id = |lowest: u8| u128::from(lowest).to_le_bytes();
         let epoch = [&[0xAC, 2][..], &id(7), &[2]].concat();
-        let entry = |slot| MapEntry { slot, crc: 5, row_check: 0, op: op(300, 9) };
+        let entry = |slot| {
+            let spot = Spot::of_slot(slot).expect("it is one");
+            MapEntry { spot, crc: 5, row_check: 0, op: op(300, 9) }
+        };
         let changed = ComponentChanges {
             component: ComponentId(6),
             gone: vec![4],
-            entries: vec![(2, entry(30)), (3, entry(31)), (9, entry(ZERO_SLOT))],
+            entries: vec![(2, entry(30)), (3, entry(31)), (9, entry(u64::MAX - 1))],
             removed: vec![BlockRange::new(4, 1)],
             marks: vec![(8, op(300, 10))],
         };
-        let segments = vec![(1, 2, SegmentRow { generation: 3, fill: 4, live: 5, written: 6 })];
+        let segments = vec![(1, 2, SegmentRow { generation: 3, fill: 4, live: Live::raw(5), written: 6 })];
         let changes = Changes { components: vec![changed], segments };
         let coded = [
             &[2, 2 << 3, 0, 18, 60, 5, 0, 0, 0, 5, 0, 0, 0][..],
@@ -443,14 +473,17 @@ mod tests {
         };
         let fixed = [&[200, 1, 1, 64, 5, 0xAC, 2, 1][..], &epoch, &[1, 3, 1, 0, 9]].concat();
         assert_eq!(crate::rows::encode(&row), fixed);
-        let row = SegmentsRow { number: 1, rows: vec![SegmentRow { generation: 1, fill: 2, live: 3, written: 4 }] };
+        let row = SegmentsRow {
+            number: 1,
+            rows: vec![SegmentRow { generation: 1, fill: 2, live: Live::raw(3), written: 4 }],
+        };
         assert_eq!(crate::rows::encode(&row), [1, 1, 1, 2, 3, 4]);
     }
 
     /// The same of parity: a run by steps, then a block by itself.
     #[test]
     fn the_bytes_of_parity_in_changes_are_fixed() {
-        let entry = |slot, seq, row_check| MapEntry { slot, crc: 5, row_check, op: op(300, seq) };
+        let entry = |slot, seq, row_check| MapEntry { spot: Spot::raw(slot), crc: 5, row_check, op: op(300, seq) };
         let component = ComponentChanges {
             component: ComponentId(6),
             entries: vec![(2, entry(30, 9, 1)), (3, entry(31, 12, 2)), (4, entry(32, 15, 3)), (5, entry(9, 14, 4))],
@@ -460,6 +493,32 @@ mod tests {
             &[2, 3 << 3 | 5, 0, 18, 3, 60][..],
             &[5, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0, 5, 0, 0, 0, 3, 0, 0, 0],
             &[0, 1 << 3 | 5, 0, 1, 0, 47, 5, 0, 0, 0, 4, 0, 0, 0],
+        ]
+        .concat();
+        assert_eq!(StoredComponent::of(&component).entries, coded);
+        let changes = Changes { components: vec![component], segments: Vec::new() };
+        assert_eq!(Changes::decode(&changes.encode()), Ok(changes));
+    }
+
+    /// The same of packed blocks: two that stand back to back, a raw one, one of parity behind the first two.
+    #[test]
+    fn the_bytes_of_packed_blocks_in_changes_are_fixed() {
+        let entry = |spot, seq, row_check| MapEntry { spot, crc: 5, row_check, op: op(300, seq) };
+        let packed = |sector, sectors| Spot::packed(sector, sectors).expect("it is one");
+        let component = ComponentChanges {
+            component: ComponentId(6),
+            entries: vec![
+                (2, entry(packed(30, 2), 9, 0)),
+                (3, entry(packed(32, 1), 9, 0)),
+                (4, entry(Spot::raw(30), 9, 0)),
+                (5, entry(packed(33, 6), 9, 7)),
+            ],
+            ..ComponentChanges::default()
+        };
+        let coded = [
+            &[2, 2 << 3 | 2, 0, 18, 0, 60, 1, 5, 0, 0, 0, 0, 5, 0, 0, 0][..],
+            &[0, 1 << 3, 0, 0, 60, 5, 0, 0, 0],
+            &[0, 1 << 3 | 7, 0, 0, 0, 0, 5, 5, 0, 0, 0, 7, 0, 0, 0],
         ]
         .concat();
         assert_eq!(StoredComponent::of(&component).entries, coded);

@@ -17,9 +17,16 @@
 //! | 9 | component, number | [`ClientRow`] |
 //! | 10 | number, component, leaf | entries that wait to be written into that leaf, as a [`LeafRow`] |
 //! | 15 | - | [`ScrubRow`]; not in the sum: earlier releases do not know it, and pass it by |
+//! | 16 | - | [`SettingsRow`] |
 
 use cairn_types::{BlockRange, ClientTag, ComponentId, Epoch, ObjectId, OpId, REGION_BLOCKS, RegionIndex};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{DeserializeOwned, Error, SeqAccess, Visitor},
+    ser::SerializeTuple,
+};
+
+use crate::spot::PAGE_SECTORS;
 
 /// Bytes that are no row.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -137,6 +144,17 @@ pub enum PendingBody {
     },
     /// What it says, of a copy to a component that has cuts: nothing is kept for it. Needs [`crate::Needs::CUTS`].
     Copied(Box<PendingBody>),
+    /// What [`Self::Rows`] says, where blocks are packed. Needs [`crate::Needs::SPOTS`].
+    Spots {
+        /// The members of the set that the operation concerns, a bit for each index; 0: a copy, or an operation of a mirror.
+        members: u16,
+        /// Where the blocks stand: bits of [`crate::Spot`]s.
+        spots: Vec<u64>,
+        /// Their CRC-32C.
+        crcs: Vec<u32>,
+        /// Their row checks, one each, 0 for data; none where all are data.
+        row_checks: Vec<u32>,
+    },
 }
 
 /// A segment of a capacity device.
@@ -146,10 +164,85 @@ pub struct SegmentRow {
     pub generation: u64,
     /// Pages written in this use.
     pub fill: u32,
-    /// Slots that the map or a pending row refers to.
-    pub live: u32,
+    /// What the map or a pending row refers to.
+    pub live: Live,
     /// Destage round of the last write: the age that cleaning weighs.
     pub written: u64,
+}
+
+/// What of a segment is referred to.
+///
+/// It is stored as the count of slots where all of it is raw, as it was before blocks were packed; else as [`PACKED_LIVE`] and sectors, then items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Live {
+    /// Sectors.
+    pub sectors: u32,
+    /// Blocks that stand in them.
+    pub items: u32,
+}
+
+/// Of a stored count: it is one of sectors, and one of items follows. Needs [`crate::Needs::SPOTS`].
+const PACKED_LIVE: u32 = 1 << 31;
+
+impl Live {
+    /// Raw pages.
+    pub const fn raw(items: u32) -> Self {
+        Self { sectors: items * PAGE_SECTORS, items }
+    }
+    /// Nothing.
+    pub const fn is_none(self) -> bool {
+        self.items == 0
+    }
+    /// Whether all of it is raw.
+    pub const fn is_raw(self) -> bool {
+        self.sectors as u64 == self.items as u64 * PAGE_SECTORS as u64
+    }
+}
+
+impl Serialize for Live {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if self.is_raw() {
+            return serializer.serialize_u32(self.items);
+        }
+        let mut both = serializer.serialize_tuple(2)?;
+        both.serialize_element(&(self.sectors | PACKED_LIVE))?;
+        both.serialize_element(&self.items)?;
+        both.end()
+    }
+}
+
+struct LiveVisitor;
+
+impl<'de> Visitor<'de> for LiveVisitor {
+    type Value = Live;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a count of slots, or of sectors and one of items")
+    }
+    fn visit_seq<A: SeqAccess<'de>>(self, mut both: A) -> Result<Live, A::Error> {
+        let mut next = || both.next_element::<u32>()?.ok_or_else(|| A::Error::custom("a count is lacking"));
+        let count = next()?;
+        if count & PACKED_LIVE == 0 {
+            let fits = count < PACKED_LIVE / PAGE_SECTORS;
+            return fits.then(|| Live::raw(count)).ok_or_else(|| A::Error::custom("no segment has so many slots"));
+        }
+        let live = Live { sectors: count & !PACKED_LIVE, items: next()? };
+        // What one of the others has said is not said in two ways.
+        if live.is_raw() { Err(A::Error::custom("slots that are told as sectors")) } else { Ok(live) }
+    }
+}
+
+impl<'de> Deserialize<'de> for Live {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_tuple(2, LiveVisitor)
+    }
+}
+
+/// What was chosen for a disk group. Needs [`crate::Needs::SPOTS`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SettingsRow {
+    /// What is destaged is packed.
+    pub compression: bool,
 }
 
 /// The record of an object's seat.
@@ -281,6 +374,8 @@ pub const CLIENT: u8 = 9;
 pub const DELTA: u8 = 10;
 /// Kind of a key.
 pub const SCRUB: u8 = 15;
+/// Kind of a key.
+pub const SETTINGS: u8 = 16;
 
 /// A key of this kind.
 pub fn key(kind: u8, parts: &[&[u8]]) -> Vec<u8> {
@@ -343,6 +438,10 @@ pub fn client_key(component: ComponentId, number: u64) -> Vec<u8> {
 /// Its key.
 pub fn scrub_key() -> Vec<u8> {
     key(SCRUB, &[])
+}
+/// Its key.
+pub fn settings_key() -> Vec<u8> {
+    key(SETTINGS, &[])
 }
 
 /// The component in a key of kinds 2..=5 and 9.
@@ -424,7 +523,20 @@ mod tests {
         let rows = PendingBody::Rows { members: 0b1000_0001, slots: vec![3], crcs: vec![4], row_checks: vec![200] };
         assert_eq!(encode(&rows), [2, 0x81, 1, 1, 3, 1, 4, 1, 200, 1]);
         assert_eq!(encode(&PendingBody::ZeroRows { members: 5, keep_allocated: false }), [3, 5, 0]);
-        assert_eq!(encode(&SegmentRow { generation: 1, fill: 2, live: 3, written: 4 }), [1, 2, 3, 4]);
+        let segment = SegmentRow { generation: 1, fill: 2, live: Live::raw(3), written: 4 };
+        assert_eq!(encode(&segment), [1, 2, 3, 4]);
+        let packed = SegmentRow { live: Live { sectors: 24, items: 5 }, ..segment };
+        assert_eq!(encode(&packed), [1, 2, 0x98, 0x80, 0x80, 0x80, 8, 5, 4]);
+        for row in [segment, packed] {
+            assert_eq!(decode::<SegmentRow>(&[SEGMENT], &encode(&row)).expect("it is one"), row);
+        }
+        // Slots that are told as sectors, and more than there can be.
+        for bytes in [&[1, 2, 0x98, 0x80, 0x80, 0x80, 8, 3, 4][..], &[1, 2, 0xFF, 0xFF, 0xFF, 0xFF, 7, 4]] {
+            assert!(decode::<SegmentRow>(&[SEGMENT], bytes).is_err());
+        }
+        assert_eq!(encode(&SettingsRow { compression: true }), [1]);
+        let spots = PendingBody::Spots { members: 0, spots: vec![9], crcs: vec![4], row_checks: Vec::new() };
+        assert_eq!(encode(&spots), [5, 0, 1, 9, 1, 4, 0]);
         assert_eq!(encode(&ObjectRow { position: 1, bytes: vec![9, 9] }), [1, 2, 9, 9]);
         assert_eq!(encode(&ClientRow { client, op: op(5) }), [&[1, 2][..], &op_bytes(5)[..]].concat());
         let leaf = LeafRow {

@@ -1,4 +1,4 @@
-//! A run: what one destage or cleaning round appends to a capacity segment, `header pages | blocks`.
+//! A run: what one destage or cleaning round appends to a capacity segment, `header pages | raw blocks | packed blocks`.
 //!
 //! The header names the owner of every block, so that the cleaner and `inspect` can read a segment without the
 //! map. It is never overwritten in place: a segment is a sequence of runs.
@@ -7,12 +7,31 @@
 //!  0 magic "CAIRNRN1"   16 segment   24 generation   32 entries   36 CRC, this field zero
 //!  8 log id             20 device    (u32 each)      40 reserved  64 entries of 32 bytes: component, block, CRC, flags
 //! ```
+//!
+//! That is form 1, of runs without packed blocks. Form 2 has packed ones back to back in sectors behind the raw ones, up to the end of a page:
+//!
+//! ```text
+//!  0 magic "CAIRNRN2"   16 segment   24 generation   32 raw blocks   36 CRC, this field zero   40 packed blocks   44 components
+//!  8 log id             20 device                    48 reserved     64 component ids, then items of 24 bytes, raw ones first:
+//!  0 component by number (u16)   2 flags (u16): sectors less one, 7 raw; 8 pending   4 block (u32)   8 CRC of the plain block
+//! 12 fingerprint (u64)          20 generation of a home (u32): both 0, and flag 16 not set, as long as no item has several references
+//! ```
 
 use cairn_types::{BLOCK_BYTES, ComponentId};
 
-use crate::crc32c;
+use crate::{
+    Spot, crc32c,
+    record::COMPONENT_BLOCKS_MAX,
+    spot::{PACKED_SECTORS_MAX, PAGE_SECTORS},
+};
 
 const MAGIC: [u8; 8] = *b"CAIRNRN1";
+const MAGIC_2: [u8; 8] = *b"CAIRNRN2";
+const COMPONENT_BYTES: usize = 16;
+const ITEM_BYTES: usize = 24;
+/// Of an item's flags.
+const SIZE_MASK: u16 = 7;
+const PENDING: u16 = 8;
 const CRC_AT: usize = 36;
 const ENTRIES_AT: usize = 64;
 const ENTRY_BYTES: usize = 32;
@@ -30,6 +49,15 @@ pub struct RunEntry {
     pub crc: u32,
     /// It belonged to an unsettled operation when it was written.
     pub pending: bool,
+    /// Sectors that it takes: those of a page, or fewer where it is packed.
+    pub sectors: u32,
+}
+
+impl RunEntry {
+    /// Whether it is packed.
+    pub fn is_packed(&self) -> bool {
+        self.sectors != PAGE_SECTORS
+    }
 }
 
 /// The head of a run.
@@ -43,8 +71,99 @@ pub struct RunHeader {
     pub segment: u32,
     /// The use of the segment that the run belongs to: runs of earlier uses have lower ones.
     pub generation: u64,
-    /// Owners of the blocks that follow, in order.
+    /// Owners of the blocks that follow, in order; those that are packed behind the others.
     pub entries: Vec<RunEntry>,
+}
+
+impl RunHeader {
+    /// How large the run is.
+    pub fn shape(&self) -> RunShape {
+        let mut shape = RunShape::default();
+        self.entries.iter().for_each(|entry| shape.push(entry.component, entry.sectors));
+        shape
+    }
+
+    /// Where its blocks stand, where the run begins at this page of the device, counted over the segments.
+    pub fn spots(&self, page: u64) -> Vec<Spot> {
+        let shape = self.shape();
+        let mut slot = page + u64::from(shape.header_pages());
+        let mut sector = (slot + u64::from(shape.raw)) * u64::from(PAGE_SECTORS);
+        let spot = |entry: &RunEntry| {
+            if let Some(packed) = Spot::packed(sector, entry.sectors) {
+                sector = packed.end();
+                return packed;
+            }
+            slot += 1;
+            Spot::raw(slot - 1)
+        };
+        self.entries.iter().map(spot).collect()
+    }
+}
+
+/// How large a run is that gets one block after the other.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RunShape {
+    /// Ascending.
+    components: Vec<ComponentId>,
+    last: Option<ComponentId>,
+    raw: u32,
+    packed: u32,
+    packed_sectors: u32,
+}
+
+impl RunShape {
+    /// Blocks.
+    pub fn entries(&self) -> u32 {
+        self.raw + self.packed
+    }
+    /// Pages of its header.
+    pub fn header_pages(&self) -> u32 {
+        header_pages(self.components.len(), self.raw, self.packed)
+    }
+    /// Pages that it takes.
+    pub fn pages(&self) -> u32 {
+        self.header_pages() + self.raw + self.packed_sectors.div_ceil(PAGE_SECTORS)
+    }
+    /// The same with a block more.
+    pub fn pages_with(&self, component: ComponentId, sectors: u32) -> u32 {
+        let (raw, packed, packed_sectors) = self.with(sectors);
+        let components = self.components.len() + usize::from(!self.knows(component));
+        header_pages(components, raw, packed) + raw + packed_sectors.div_ceil(PAGE_SECTORS)
+    }
+    /// A block more, in so many sectors.
+    pub fn push(&mut self, component: ComponentId, sectors: u32) {
+        (self.raw, self.packed, self.packed_sectors) = self.with(sectors);
+        if !self.knows(component) {
+            let at = self.components.partition_point(|other| *other < component);
+            self.components.insert(at, component);
+        }
+        self.last = Some(component);
+    }
+    fn with(&self, sectors: u32) -> (u32, u32, u32) {
+        match sectors {
+            PAGE_SECTORS => (self.raw + 1, self.packed, self.packed_sectors),
+            _ => (self.raw, self.packed + 1, self.packed_sectors + sectors),
+        }
+    }
+    fn knows(&self, component: ComponentId) -> bool {
+        self.last == Some(component) || self.components.binary_search(&component).is_ok()
+    }
+}
+
+fn header_pages(components: usize, raw: u32, packed: u32) -> u32 {
+    match packed {
+        0 => run_header_pages(raw),
+        _ => header_bytes(components, (raw + packed) as usize).div_ceil(BLOCK_BYTES as usize) as u32,
+    }
+}
+
+/// Pages of a header of `entries` entries of one component, of which some are packed.
+pub fn packed_header_pages(entries: u32) -> u32 {
+    header_pages(1, 0, entries)
+}
+
+fn header_bytes(components: usize, items: usize) -> usize {
+    ENTRIES_AT + components * COMPONENT_BYTES + items * ITEM_BYTES
 }
 
 /// Why bytes are not a run header.
@@ -59,46 +178,93 @@ pub enum RunError {
     /// Its checksum is wrong.
     #[error("the checksum of the run header is wrong")]
     Checksum,
+    /// The checksum is right, the contents make no sense.
+    #[error("the run header contradicts itself")]
+    Malformed,
 }
 
-/// Pages of a header of `entries` entries.
+/// Pages of a header of `entries` raw entries.
 pub fn run_header_pages(entries: u32) -> u32 {
     (ENTRIES_AT + entries as usize * ENTRY_BYTES).div_ceil(BLOCK_BYTES as usize) as u32
 }
 
 /// Encodes a run's header to whole pages.
+///
+/// # Panics
+/// When a packed entry stands before a raw one, or has other sectors than one has.
 pub fn encode_run_header(header: &RunHeader) -> Vec<u8> {
     let count = header.entries.len() as u32;
-    let mut bytes = vec![0u8; run_header_pages(count) as usize * BLOCK_BYTES as usize];
-    bytes[..8].copy_from_slice(&MAGIC);
-    bytes[8..16].copy_from_slice(&header.log_id.to_le_bytes());
-    bytes[16..20].copy_from_slice(&header.segment.to_le_bytes());
-    bytes[20..24].copy_from_slice(&header.device.to_le_bytes());
-    bytes[24..32].copy_from_slice(&header.generation.to_le_bytes());
-    bytes[32..36].copy_from_slice(&count.to_le_bytes());
+    if header.entries.iter().any(RunEntry::is_packed) {
+        return encode_form_2(header);
+    }
+    let mut bytes = head(header, MAGIC, count, run_header_pages(count));
     for (slot, entry) in bytes[ENTRIES_AT..].chunks_exact_mut(ENTRY_BYTES).zip(&header.entries) {
         slot[..16].copy_from_slice(&entry.component.0.to_le_bytes());
         slot[16..24].copy_from_slice(&entry.block.to_le_bytes());
         slot[24..28].copy_from_slice(&entry.crc.to_le_bytes());
         slot[28..32].copy_from_slice(&u32::from(entry.pending).to_le_bytes());
     }
+    seal(bytes)
+}
+
+fn head(header: &RunHeader, magic: [u8; 8], count: u32, pages: u32) -> Vec<u8> {
+    let mut bytes = vec![0u8; pages as usize * BLOCK_BYTES as usize];
+    bytes[..8].copy_from_slice(&magic);
+    bytes[8..16].copy_from_slice(&header.log_id.to_le_bytes());
+    bytes[16..20].copy_from_slice(&header.segment.to_le_bytes());
+    bytes[20..24].copy_from_slice(&header.device.to_le_bytes());
+    bytes[24..32].copy_from_slice(&header.generation.to_le_bytes());
+    bytes[32..36].copy_from_slice(&count.to_le_bytes());
+    bytes
+}
+
+fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
     let crc = crc32c(&bytes);
     bytes[CRC_AT..CRC_AT + 4].copy_from_slice(&crc.to_le_bytes());
     bytes
 }
 
+fn encode_form_2(header: &RunHeader) -> Vec<u8> {
+    let shape = header.shape();
+    let sorted = header.entries.is_sorted_by_key(RunEntry::is_packed);
+    assert!(sorted && header.entries.iter().all(|entry| is_size(entry.sectors)), "raw blocks, then packed ones");
+    let mut bytes = head(header, MAGIC_2, shape.raw, shape.header_pages());
+    bytes[40..44].copy_from_slice(&shape.packed.to_le_bytes());
+    bytes[44..48].copy_from_slice(&(shape.components.len() as u32).to_le_bytes());
+    let items_at = header_bytes(shape.components.len(), 0);
+    for (slot, id) in bytes[ENTRIES_AT..].chunks_exact_mut(COMPONENT_BYTES).zip(&shape.components) {
+        slot.copy_from_slice(&id.0.to_le_bytes());
+    }
+    for (slot, entry) in bytes[items_at..].chunks_exact_mut(ITEM_BYTES).zip(&header.entries) {
+        let number = shape.components.binary_search(&entry.component).expect("pushed above") as u16;
+        let flags = (entry.sectors - 1) as u16 | if entry.pending { PENDING } else { 0 };
+        slot[..2].copy_from_slice(&number.to_le_bytes());
+        slot[2..4].copy_from_slice(&flags.to_le_bytes());
+        slot[4..8].copy_from_slice(&(entry.block as u32).to_le_bytes());
+        slot[8..12].copy_from_slice(&entry.crc.to_le_bytes());
+    }
+    seal(bytes)
+}
+
+/// Whether a block may take so many sectors.
+fn is_size(sectors: u32) -> bool {
+    matches!(sectors, 1..=PACKED_SECTORS_MAX | PAGE_SECTORS)
+}
+
 /// Decodes and checks a run's header. `bytes` begins at the header and may be longer.
 pub fn decode_run_header(bytes: &[u8]) -> Result<RunHeader, RunError> {
-    if bytes.len() < ENTRIES_AT || bytes[..8] != MAGIC {
+    if bytes.len() < ENTRIES_AT || bytes[..8] != MAGIC && bytes[..8] != MAGIC_2 {
         return Err(RunError::NotARun);
     }
+    let is_form_2 = bytes[..8] == MAGIC_2;
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"));
     let long = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
-    let count = word(32);
-    if count > RUN_ENTRIES_PER_HEADER_MAX {
+    let (raw, packed, components) = if is_form_2 { (word(32), word(40), word(44)) } else { (word(32), 0, 0) };
+    let count = raw.saturating_add(packed);
+    if count > RUN_ENTRIES_PER_HEADER_MAX || components > count || is_form_2 && packed == 0 {
         return Err(RunError::NotARun);
     }
-    let len = run_header_pages(count) * BLOCK_BYTES;
+    let len = header_pages(components as usize, raw, packed) * BLOCK_BYTES;
     let bytes = bytes.get(..len as usize).ok_or(RunError::Short(len))?;
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
     digest.update(&bytes[..CRC_AT]);
@@ -106,6 +272,10 @@ pub fn decode_run_header(bytes: &[u8]) -> Result<RunHeader, RunError> {
     digest.update(&bytes[CRC_AT + 4..]);
     if digest.finalize() as u32 != word(CRC_AT) {
         return Err(RunError::Checksum);
+    }
+    if is_form_2 {
+        let entries = entries_of_form_2(bytes, (raw, packed), components as usize).ok_or(RunError::Malformed)?;
+        return Ok(RunHeader { log_id: long(8), device: word(20), segment: word(16), generation: long(24), entries });
     }
     let entries = bytes[ENTRIES_AT..]
         .chunks_exact(ENTRY_BYTES)
@@ -115,9 +285,38 @@ pub fn decode_run_header(bytes: &[u8]) -> Result<RunHeader, RunError> {
             block: u64::from_le_bytes(slot[16..24].try_into().expect("eight bytes")),
             crc: u32::from_le_bytes(slot[24..28].try_into().expect("four bytes")),
             pending: slot[28] != 0,
+            sectors: PAGE_SECTORS,
         })
         .collect();
     Ok(RunHeader { log_id: long(8), device: word(20), segment: word(16), generation: long(24), entries })
+}
+
+/// The entries of a header as long as they need.
+fn entries_of_form_2(bytes: &[u8], (raw, packed): (u32, u32), components: usize) -> Option<Vec<RunEntry>> {
+    let (ids, _) = bytes[ENTRIES_AT..header_bytes(components, 0)].as_chunks::<COMPONENT_BYTES>();
+    if !ids.iter().map(|id| u128::from_le_bytes(*id)).is_sorted_by(|a, b| a < b) {
+        return None;
+    }
+    let (items, _) = bytes[header_bytes(components, 0)..].as_chunks::<ITEM_BYTES>();
+    let mut entries = Vec::with_capacity((raw + packed) as usize);
+    for (at, item) in (0..raw + packed).zip(items) {
+        let short = |at: usize| u16::from_le_bytes([item[at], item[at + 1]]);
+        let word = |at: usize| u32::from_le_bytes(item[at..at + 4].try_into().expect("four bytes"));
+        let (flags, block) = (short(2), u64::from(word(4)));
+        let entry = RunEntry {
+            component: ComponentId(u128::from_le_bytes(*ids.get(usize::from(short(0)))?)),
+            block,
+            crc: word(8),
+            pending: flags & PENDING != 0,
+            sectors: u32::from(flags & SIZE_MASK) + 1,
+        };
+        let known = flags & !(SIZE_MASK | PENDING) == 0 && block < COMPONENT_BLOCKS_MAX;
+        if !known || !is_size(entry.sectors) || entry.is_packed() != (at >= raw) {
+            return None;
+        }
+        entries.push(entry);
+    }
+    Some(entries)
 }
 
 #[cfg(test)]
@@ -125,7 +324,7 @@ mod tests {
     use super::*;
 
     fn run() -> RunHeader {
-        let entry = |block| RunEntry { component: ComponentId(9), block, crc: 7, pending: block == 3 };
+        let entry = |block| RunEntry { component: ComponentId(9), block, crc: 7, pending: block == 3, sectors: 8 };
         RunHeader { log_id: 1, device: 2, segment: 3, generation: 4, entries: (0..200).map(entry).collect() }
     }
 
@@ -150,4 +349,43 @@ mod tests {
         }
         assert!(decode_run_header(&[]).is_err());
     }
+
+    /// Two raw blocks, then packed ones of two components, more than a page of the header has.
+    fn packed_run() -> RunHeader {
+        let entry = |at: u64| {
+            let (component, sectors) =
+                (ComponentId(9 - u128::from(at % 2)), if at < 2 { 8 } else { at as u32 % 6 + 1 });
+            RunEntry { component, block: at * 1000, crc: at as u32, pending: at == 3, sectors }
+        };
+        RunHeader { log_id: 1, device: 2, segment: 3, generation: 4, entries: (0..200).map(entry).collect() }
+    }
+
+    #[test]
+    fn a_run_with_packed_blocks_reads_back_and_keeps_its_bytes() {
+        let (run, bytes) = (packed_run(), encode_run_header(&packed_run()));
+        assert_eq!((bytes.len(), &bytes[..8]), (8192, &MAGIC_2[..]));
+        assert_eq!(decode_run_header(&bytes), Ok(run.clone()));
+        assert_eq!(decode_run_header(&bytes[..4096]), Err(RunError::Short(8192)));
+        assert_eq!(crc32c(&bytes), GOLDEN_2);
+        for at in 0..8192 {
+            let mut bad = bytes.clone();
+            bad[at] ^= 0x80;
+            assert!(decode_run_header(&bad).is_err(), "byte {at}");
+            // With a sound checksum it may be a run, but nothing worse happens.
+            bad[CRC_AT..CRC_AT + 4].fill(0);
+            let _ = decode_run_header(&seal(bad));
+        }
+        let spots = run.spots(100);
+        assert_eq!((spots[0], spots[1], spots[2].sector()), (Spot::raw(102), Spot::raw(103), 104 * 8));
+        assert!(spots[2..].windows(2).all(|pair| pair[0].end() == pair[1].sector()));
+        let mut shape = RunShape::default();
+        for entry in &run.entries {
+            let pages = shape.pages_with(entry.component, entry.sectors);
+            shape.push(entry.component, entry.sectors);
+            assert_eq!(shape.pages(), pages);
+        }
+        let end = spots.last().expect("it has some").end();
+        assert_eq!(u64::from(shape.pages()), end.div_ceil(8) - 100);
+    }
+    const GOLDEN_2: u32 = 2944581697;
 }

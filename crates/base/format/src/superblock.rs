@@ -83,6 +83,9 @@ pub struct Needs(u64);
 impl Needs {
     /// Nothing but what version 0.2.0 knew.
     pub const NONE: Self = Self(0);
+    /// Packed blocks: runs of form 2, spots in the map, in history and in pending rows, counts of sectors, settings of the group. Only with
+    /// [`Self::MAP_PAGES`].
+    pub const SPOTS: Self = Self(1);
     /// The block map in pages, with rows of kinds 12, 17 and 18.
     pub const MAP_PAGES: Self = Self(1 << 10);
     /// Cuts: their record in the log, rows of kinds 11, 19 and 20, pages of kept entries. Only with [`Self::MAP_PAGES`].
@@ -93,7 +96,7 @@ impl Needs {
     /// [`Self::MAP_PAGES`].
     pub const PARITY: Self = Self(1 << 9);
     /// What this build knows.
-    pub const ALL: Self = Self::MAP_PAGES.with(Self::BAD_MARKS).with(Self::PARITY).with(Self::CUTS);
+    pub const ALL: Self = Self::MAP_PAGES.with(Self::BAD_MARKS).with(Self::PARITY).with(Self::CUTS).with(Self::SPOTS);
 
     /// Of these, what a group is written with as soon as it may: the others wait until there is something to write.
     pub const fn at_once(self) -> Self {
@@ -281,7 +284,7 @@ mod tests {
     fn what_a_group_needs_reads_back_or_is_told() {
         let marked = Superblock { needs: Needs::BAD_MARKS, ..cache() };
         assert_eq!(decode_superblock(&encode_superblock(&marked)), Ok(marked));
-        assert_eq!((Needs::ALL.at_once(), Needs::ALL.0), (Needs::MAP_PAGES, 0x628));
+        assert_eq!((Needs::ALL.at_once(), Needs::ALL.0), (Needs::MAP_PAGES, 0x629));
         let needy = Superblock { needs: Needs::MAP_PAGES, ..cache() };
         let bytes = encode_superblock(&needy);
         assert_eq!(decode_superblock(&bytes), Ok(needy));

@@ -220,6 +220,7 @@ impl<E: Env> Inner<E> {
         state.log.written(&batch.header, written.0);
         state.counters.log_writes += 1;
         state.counters.log_write_bytes += batch.bytes();
+        state.look_at_log();
         let fill = state.log.ring.fill_permille();
         let bytes = batch.header.end() - batch.header.position;
         let delay = state.log.acknowledge_after(written.0, bytes, &self.tuning);

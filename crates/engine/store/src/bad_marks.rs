@@ -7,7 +7,7 @@
 //! Assumes     whoever sends a mark has asked every copy in sync (`object`)
 //! Not here    what is told of them (`findings.rs`)
 //!
-//! A mark is an entry as any other, in [`crate::leaf::BAD_SLOT`]: it takes the space of the block that it stands for, and goes by the same ways.
+//! A mark is an entry as any other, in [`Spot::BAD`]: it takes the space of the block that it stands for, and goes by the same ways.
 
 use std::rc::Rc;
 
@@ -148,8 +148,11 @@ impl<E: Env> Inner<E> {
         };
         write_superblock(&self.cache, &superblock).await?;
         let may_have_cuts = superblock.needs.include(Needs::CUTS);
+        let has_packed = superblock.needs.include(Needs::SPOTS);
         *self.superblock.borrow_mut() = superblock;
-        if let Some(pages) = self.state.borrow_mut().map.pages_mut() {
+        let mut state = self.state.borrow_mut();
+        state.tier.has_packed = has_packed;
+        if let Some(pages) = state.map.pages_mut() {
             pages.may_have_cuts = may_have_cuts;
         }
         Ok(())

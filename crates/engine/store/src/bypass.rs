@@ -1,12 +1,12 @@
 //! Large copies go straight to the capacity tier, and the log gets a record of where they stand.
 //!
 //! Promises    P1  the record is in the log only once the blocks are on stable media: an acknowledged copy is (I3)
-//!             P2  slots that a record of the log names are neither reused nor cleaned away until the log has left it behind:
+//!             P2  spots that a record of the log names are neither reused nor cleaned away until the log has left it behind:
 //!                 by then destage has handed them to the map, or nobody will ask for them again
 //!             P3  what was undone, fenced off or lost while its blocks were written leaves no trace (I9)
 //!             P4  destage never waits for room because of it: it goes on only while what is free would hold all of the log as well
 //! Assumes     the object layer orders a copy with overlapping writes: it takes effect later than what was asked for after it
-//! Not here    what becomes of the record in destage (`fold.rs`); which slots are held (`segments.rs`)
+//! Not here    what becomes of the record in destage (`fold.rs`); which spots are held (`segments.rs`)
 //!
 //! A resync fills no write buffer so: its bytes meet the capacity device once, and nobody waits for their destage.
 
@@ -15,8 +15,8 @@ use cairn_format::LogRecord;
 use cairn_types::BLOCK_BYTES;
 
 use crate::{
-    admission::Admission, capacity::CapacityWriter, charge::uncharge, disk_group::Inner, error::StoreError, log::Log,
-    options::RunningOptions, placing::CopyParts, segments::Segments, state::State, tier::Tier,
+    admission::Admission, capacity::CapacityWriter, charge::uncharge, disk_group::Inner, error::StoreError, leaf::Spot,
+    log::Log, options::RunningOptions, placing::CopyParts, segments::Segments, state::State, tier::Tier,
 };
 
 const PAGE: u64 = BLOCK_BYTES as u64;
@@ -51,8 +51,8 @@ impl<E: Env> Inner<E> {
                 // For the other task.
                 self.placer.raise();
             }
-            let slots = self.write_blocks(device, &blocks, CapacityWriter::Place { ticket, stream: 1 + number }).await;
-            self.state.borrow_mut().placed(ticket, device, slots, blocks.len());
+            let spots = self.write_blocks(device, &blocks, CapacityWriter::Place { ticket, stream: 1 + number }).await;
+            self.state.borrow_mut().placed(ticket, device, spots, blocks.len());
             self.writer.raise();
         }
         self.placers_ended[number].raise();
@@ -63,8 +63,8 @@ impl<E: Env> Inner<E> {
 }
 
 impl State {
-    /// The device that the blocks of a copy go to at once; none where they go through the log, as all that is no large copy does, and each that
-    /// has marks.
+    /// The device that the blocks of a copy go to at once; none where they go through the log, as all that is no large copy does, each that
+    /// has marks, and all that is to be packed.
     pub(crate) fn place_of(&self, record: &LogRecord, data_bytes: u64, tuning: &RunningOptions) -> Option<u8> {
         let LogRecord::Copy { component, .. } = record else {
             return None;
@@ -72,26 +72,27 @@ impl State {
         let device = self.components.of(*component).device;
         (data_bytes >= tuning.place_bytes_min
             && !record.has_marks()
+            && !self.settings.compression()
             && has_place(&self.tier, &self.admission, &self.log, (device, data_bytes / PAGE), tuning))
         .then_some(device)
     }
 
-    /// The blocks of a group were written and flushed: their records are queued for the log. `slots` is none where there was no room,
+    /// The blocks of a group were written and flushed: their records are queued for the log. `spots` is none where there was no room,
     /// and has fewer than `blocks` where the device failed.
-    fn placed(&mut self, ticket: u64, device: u8, slots: Option<Vec<u64>>, blocks: usize) {
+    fn placed(&mut self, ticket: u64, device: u8, spots: Option<Vec<Spot>>, blocks: usize) {
         let mut queued = 0;
         for placement in self.admission.placing.under_way.remove(&ticket).unwrap_or_default() {
-            let Some(slots) = &slots else {
+            let Some(spots) = &spots else {
                 self.admission.queue.push(placement.into_logged());
                 continue;
             };
-            let valid = self.still_valid(&placement.copy, slots.len() == blocks);
+            let valid = self.still_valid(&placement.copy, spots.len() == blocks);
             if let Err(error) = valid {
                 uncharge(&mut self.components, &mut self.tier, placement.charged);
                 let _ = placement.done.send(Err(error));
                 continue;
             }
-            let own = &slots[placement.slots_from..][..(placement.bytes() / PAGE) as usize];
+            let own = &spots[placement.spots_from..][..(placement.bytes() / PAGE) as usize];
             self.admission.queue.push(placement.into_placed(own, self.tier.of(device), ticket));
             queued += 1;
         }

@@ -3,7 +3,8 @@
 //! Not here    how it is written (`destage.rs`), where it goes (`segments.rs`)
 
 use bytes::Bytes;
-use cairn_types::{BlockRange, ComponentId};
+use cairn_format::{SECTOR_BYTES, Spot};
+use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 
 use crate::{records::RecordId, segments::DESTAGE_STREAM};
 
@@ -18,19 +19,19 @@ pub(crate) struct Item {
     pub pending: bool,
     /// Position of its first block in the log; none for zeroes, and for what stands in the capacity tier already.
     pub data: Option<u64>,
-    /// Where its blocks' slots stand among the round's.
-    pub slots_from: usize,
+    /// Where its blocks' spots stand among the round's.
+    pub spots_from: usize,
 }
 
 impl Item {
     /// Slots that it takes: one per block with data.
-    pub fn slots(&self) -> usize {
+    pub fn spots(&self) -> usize {
         self.data.map_or(0, |_| self.range.count as usize)
     }
 }
 
-/// Slots that the blocks of a round's items were written to, one item's after the other's; [`NO_SLOT`] where none was.
-pub(crate) type Slots = Vec<u64>;
+/// Slots that the blocks of a round's items were written to, one item's after the other's; [`Spot::NONE`] where none was.
+pub(crate) type Spots = Vec<Spot>;
 
 /// One block to be written to a capacity device.
 pub(crate) struct OutBlock {
@@ -38,7 +39,17 @@ pub(crate) struct OutBlock {
     pub block: u64,
     pub crc: u32,
     pub pending: bool,
+    /// As it is to be written: a page, or whole sectors of a packed block.
     pub data: Bytes,
+}
+
+impl OutBlock {
+    pub fn sectors(&self) -> u32 {
+        self.data.len() as u32 / SECTOR_BYTES
+    }
+    pub fn is_packed(&self) -> bool {
+        self.data.len() != BLOCK_BYTES as usize
+    }
 }
 
 /// Who writes to a capacity device, with the ticket of what is written.

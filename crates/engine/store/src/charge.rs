@@ -1,7 +1,11 @@
 //! Space that a component is charged for an operation from its admission until its record is applied.
 //!
-//! Promises    what is admitted has its space; what is reserved or overwritten costs nothing, however full the device is
+//! Promises    what is admitted has its space; what is reserved costs nothing, however full the device is, and what is overwritten costs
+//!             nothing as long as all blocks fit at 4 KiB each (regime a)
+//!             beyond that all that is written has room as if it did not pack (regime b)
 //! Not here    what waits until there is space (`waiting.rs`)
+//!
+//! In regime b an overwrite may be refused: it may pack worse than what it replaces, and that stays until it is destaged.
 
 use cairn_format::{LogPiece, LogRecord};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
@@ -21,16 +25,19 @@ const AMPLE_BLOCKS: u64 = (256 << 20) / BLOCK_BYTES as u64;
 
 /// Sets space aside for what a record may add, or refuses it.
 pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogRecord) -> Result<Charge, StoreError> {
+    let all = record.data_blocks();
     let new = |id: &ComponentId, range: BlockRange, keeps: bool| {
         let component = components.of(*id);
+        let data = (component.device, all);
         let keeps = keeps && !component.cuts.is_empty();
         match tier.room(component.device) >= AMPLE_BLOCKS && !tier.metadata_is_full {
             true => {
-                More { component: *id, blocks: range.count.into(), history: if keeps { range.count.into() } else { 0 } }
+                let (blocks, kept) = (range.count.into(), range.count.into());
+                More { component: *id, blocks, history: if keeps { kept } else { 0 }, data }
             }
             false => {
                 let history = if keeps { component.blocks_to_keep(range, &components.records) } else { 0 };
-                More { component: *id, blocks: component.blocks_to_allocate(range, &components.records), history }
+                More { component: *id, blocks: component.blocks_to_allocate(range, &components.records), history, data }
             }
         }
     };
@@ -43,7 +50,8 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
         LogRecord::Copy { component, pieces, .. } | LogRecord::Rows { component, pieces, .. } => {
             let keeps = matches!(record, LogRecord::Rows { .. });
             let allocating = pieces.iter().filter(|piece| piece.allocates()).map(LogPiece::range);
-            let none = More { component: *component, blocks: 0, history: 0 };
+            let data = (components.of(*component).device, all);
+            let none = More { component: *component, blocks: 0, history: 0, data };
             allocating.map(|range| new(component, range, keeps)).fold(none, |sum, more| More {
                 blocks: sum.blocks + more.blocks,
                 history: sum.history + more.history,
@@ -53,8 +61,9 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
         LogRecord::ResizeComponent { component, reserved_blocks, .. } => {
             let known = components.of(*component);
             let more = (*reserved_blocks).saturating_sub(known.charge());
-            let room = tier.room(known.device);
-            return if more > room { no_room(tier, known.device, more, more) } else { Ok(Charge::Now(None)) };
+            let reserved = (*reserved_blocks).saturating_sub(known.reserved_blocks);
+            let fits = more <= raw_room(tier, known.device) || reserved <= tier.packed_room(known.device);
+            return if fits { Ok(Charge::Now(None)) } else { no_room(tier, known.device, (more, reserved), more) };
         }
         _ => return Ok(Charge::Now(None)),
     };
@@ -70,11 +79,13 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
     let (device, before) = (component.device, component.charge());
     let own = (component.allocated() + component.queued_blocks + more.blocks).max(component.reserved_blocks);
     let after = own + component.history() + more.history;
-    let room = tier.room(device);
+    let delta = after.saturating_sub(before);
     // What is reserved or overwritten costs nothing, however full the device is, but for what a snapshot views of it.
-    if after > before && after - before > room {
-        return no_room(tier, device, after - before, blocks);
+    let is_reserved = own <= component.reserved_blocks && more.history == 0;
+    if !fits(tier, device, (delta, more.data.1), is_reserved) {
+        return no_room(tier, device, (delta, more.data.1), blocks.max(more.data.1));
     }
+    tier.of_mut(device).queued_data += more.data.1;
     components.change(tier, id, |c, _| {
         c.queued_blocks += more.blocks;
         c.queued_history += more.history;
@@ -82,17 +93,46 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
     Ok(Charge::Now(Some(more)))
 }
 
-/// `more` blocks find no room now.
-fn no_room(tier: &Tier, device: u8, more: u64, blocks: u64) -> Result<Charge, StoreError> {
-    match more <= tier.room_to_come(device) {
-        true => Ok(Charge::Later),
-        false => Err(no_space(blocks, tier.room(device))),
+/// Whether so many blocks more, of which so many have data, have room in one of the regimes.
+fn fits(tier: &Tier, device: u8, (more, data): (u64, u64), is_reserved: bool) -> bool {
+    match tier.has_packed {
+        false => more == 0 || more <= raw_room(tier, device),
+        true => is_reserved || tier.fits_raw(device, more) || data <= tier.packed_room(device),
     }
+}
+
+/// Blocks that may be charged to a device at 4 KiB each.
+fn raw_room(tier: &Tier, device: u8) -> u64 {
+    let segments = tier.of(device);
+    if segments.failed { 0 } else { segments.limit().saturating_sub(segments.charged) }
+}
+
+/// `more` blocks find no room now, as they are or as if they did not pack.
+fn no_room(tier: &Tier, device: u8, more: (u64, u64), blocks: u64) -> Result<Charge, StoreError> {
+    let raw = more.0 > 0 && more.0 <= tier.room_to_come(device);
+    let packed = tier.has_packed && more.1 <= tier.packed_room_to_come(device);
+    match raw || packed {
+        true => Ok(Charge::Later),
+        false => Err(refusal(tier, device, blocks)),
+    }
+}
+
+/// Why so many blocks are not written.
+pub(crate) fn refusal(tier: &Tier, device: u8, blocks: u64) -> StoreError {
+    if !tier.has_packed {
+        return no_space(blocks, tier.room(device));
+    }
+    let room = tier.room(device);
+    let text = format!(
+        "{blocks} blocks to be written, {room} are free on the component's capacity device if they do not pack: it holds more blocks than it has room          for unpacked, so overwrites need room as well; trim, delete, or add space"
+    );
+    StoreError::new(StoreErrorKind::NoSpace, text)
 }
 
 /// The record was applied, or came to nothing.
 pub(crate) fn uncharge(components: &mut Components, tier: &mut Tier, charged: Charged) {
     if let Some(more) = charged {
+        tier.of_mut(more.data.0).queued_data -= more.data.1;
         components.change(tier, more.component, |c, _| {
             c.queued_blocks -= more.blocks;
             c.queued_history -= more.history;

@@ -1,6 +1,6 @@
 //! Giving space back: emptying the maps of deleted components, trimming zeroed ranges, cleaning segments.
 //!
-//! Promises    a slot is given up only in the transaction that drops its last reference
+//! Promises    a spot is given up only in the transaction that drops its last reference
 //!             of a segment that is cleaned, the heads of its runs and what is live are read, and little else
 //! Assumes     the destage task calls: no map change is under way
 //! Source      cost-benefit cleaning: Rosenblum & Ousterhout, SOSP 1991
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use cairn_env::{DiskErrorKind, Env, PageBuf};
-use cairn_format::{HistoryAt, Needs, RunEntry, RunError, SHARD_BLOCKS, decode_run_header, run_header_pages};
+use cairn_format::{HistoryAt, Needs, PAGE_SECTORS, RunEntry, RunError, SECTOR_BYTES, SHARD_BLOCKS, decode_run_header};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 use futures::{StreamExt, future::join_all, stream};
 
@@ -21,7 +21,7 @@ use crate::{
     disk_group::Inner,
     error::{StoreError, damaged},
     history::{History, Swept},
-    leaf::{BAD_SLOT, Entry, LEAF_BLOCKS, Leaf, LeafKey},
+    leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, Spot},
     records::{Body, Place, RecordId},
     rows,
     shards::{ShardKey, shard_of},
@@ -46,7 +46,7 @@ const READ_THROUGH: u64 = 8;
 const READS_AT_ONCE: usize = 16;
 const PAGE: u64 = BLOCK_BYTES as u64;
 
-/// Who a slot belongs to.
+/// Who a spot belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Map(Entry),
@@ -55,10 +55,10 @@ enum Owner {
     History(HistoryAt, Entry),
 }
 
-/// What tells who a slot belongs to.
+/// What tells who a spot belongs to.
 struct Owners<'a> {
     components: &'a Components,
-    pending: BTreeMap<u64, (RecordId, usize)>,
+    pending: BTreeMap<Spot, (RecordId, usize)>,
     history: &'a BTreeMap<LeafKey, History>,
 }
 
@@ -105,7 +105,7 @@ impl<E: Env> Inner<E> {
         for (key, bytes) in &found {
             if key[0] == rows::LEAF {
                 let leaf = Leaf::decode(bytes).ok_or_else(|| damaged("a leaf of the block map is not readable"))?;
-                leaf.entries().for_each(|(_, entry)| transaction.drop_slot(device, entry.slot));
+                leaf.entries().for_each(|(_, entry)| transaction.drop_spot(device, entry.spot));
             }
             transaction.remove_key(key.clone());
         }
@@ -124,7 +124,7 @@ impl<E: Env> Inner<E> {
         let device = self.state.borrow().components.device_of(key.0).expect("only this task removes it");
         let (entries, leaves) = self.entries_of_shard(key).await?;
         let mut transaction = Transaction::default();
-        entries.into_iter().for_each(|(_, entry)| transaction.drop_slot(device, entry.slot));
+        entries.into_iter().for_each(|(_, entry)| transaction.drop_spot(device, entry.spot));
         leaves.iter().for_each(|leaf| transaction.remove_leaf(*leaf));
         transaction.remove_shard(key);
         self.commit(transaction).await
@@ -135,7 +135,7 @@ impl<E: Env> Inner<E> {
         let device = self.state.borrow().components.device_of(id).expect("only this task removes it");
         let mut transaction = Transaction::default();
         for (key, leaf) in self.fetch_leaves(&keys).await? {
-            leaf.entries().for_each(|(_, entry)| transaction.drop_slot(device, entry.slot));
+            leaf.entries().for_each(|(_, entry)| transaction.drop_spot(device, entry.spot));
             transaction.remove_leaf(key);
         }
         self.commit(transaction).await?;
@@ -201,7 +201,7 @@ impl<E: Env> Inner<E> {
         if victims.is_empty() {
             return Ok(false);
         }
-        let mut named: Vec<(u64, RunEntry)> = Vec::new();
+        let mut named: Vec<(Spot, RunEntry)> = Vec::new();
         for found in join_all(victims.iter().map(|&segment| self.read_headers(device, segment))).await {
             match found {
                 Some(found) => named.extend(found),
@@ -217,25 +217,26 @@ impl<E: Env> Inner<E> {
         {
             let state = self.state.borrow();
             let owners = Owners::of(&state.components, device, &history);
-            named.retain(|(slot, e)| owners.of_slot(*slot, (e.component, e.block), &transaction).is_some());
+            named.retain(|(spot, e)| owners.of_spot(*spot, (e.component, e.block), &transaction).is_some());
         }
-        let slots: Vec<u64> = named.iter().map(|(slot, _)| *slot).collect();
-        let Some(data) = self.read_slots(device, &slots).await else {
+        let spots: Vec<Spot> = named.iter().map(|(spot, _)| *spot).collect();
+        let Some(data) = self.read_spots(device, &spots).await else {
             return Ok(true);
         };
         let (mut moved, mut lost) = (Vec::with_capacity(named.len()), Vec::new());
         let may_mark = self.may_mark();
-        for ((slot, entry), data) in named.into_iter().zip(data) {
+        for ((spot, entry), data) in named.into_iter().zip(data) {
             let is_lost = data.is_none() && may_mark;
             // Without marks it moves as zeroes with the CRC that it should have: reads report it.
-            let block = out_block(entry, data.unwrap_or_else(|| PageBuf::zeroed(PAGE as usize).freeze()));
-            if is_lost { lost.push((slot, block)) } else { moved.push((slot, block)) }
+            let len = (entry.sectors * SECTOR_BYTES) as usize;
+            let block = out_block(entry, data.unwrap_or_else(|| PageBuf::zeroed(len).freeze()));
+            if is_lost { lost.push((spot, block)) } else { moved.push((spot, block)) }
         }
         if !lost.is_empty() {
             self.take_needs(Needs::BAD_MARKS).await?;
         }
         moved.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
-        let (old, blocks): (Vec<u64>, Vec<OutBlock>) = moved.into_iter().unzip();
+        let (old, blocks): (Vec<Spot>, Vec<OutBlock>) = moved.into_iter().unzip();
         let ticket = self.state.borrow_mut().tier.take_ticket();
         let new = self.write_blocks(device, &blocks, CapacityWriter::Clean(ticket)).await;
         let Some(new) = new.filter(|new| new.len() == blocks.len()) else {
@@ -258,7 +259,7 @@ impl<E: Env> Inner<E> {
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
         state.tier.next_round();
-        state.counters.cleaned_bytes += blocks.len() as u64 * u64::from(BLOCK_BYTES);
+        state.counters.cleaned_bytes += blocks.iter().map(|block| block.data.len() as u64).sum::<u64>();
         state.counters.cleaned_segments += victims.len() as u64;
         Ok(state.tier.of(device).free_segments() > before)
     }
@@ -267,14 +268,14 @@ impl<E: Env> Inner<E> {
     fn plan_marks(
         &self,
         device: u8,
-        lost: Vec<(u64, OutBlock)>,
+        lost: Vec<(Spot, OutBlock)>,
         history: &BTreeMap<LeafKey, History>,
         transaction: &mut Transaction,
     ) {
-        let (old, blocks): (Vec<u64>, Vec<OutBlock>) = lost.into_iter().unzip();
+        let (old, blocks): (Vec<Spot>, Vec<OutBlock>) = lost.into_iter().unzip();
         let State { components, findings, .. } = &mut *self.state.borrow_mut();
         let owners = Owners::of(components, device, history);
-        plan_moves(&owners, device, &blocks, (&old, &vec![BAD_SLOT; old.len()]), transaction);
+        plan_moves(&owners, device, &blocks, (&old, &vec![Spot::BAD; old.len()]), transaction);
         blocks.iter().filter(|block| components.is_here(block.component)).for_each(|block| {
             findings.found(block.component, block.block);
         });
@@ -283,16 +284,16 @@ impl<E: Env> Inner<E> {
     /// History of the blocks that the runs name and that stand elsewhere now, by leaf.
     async fn history_of_named(
         &self,
-        named: &[(u64, RunEntry)],
+        named: &[(Spot, RunEntry)],
         transaction: &Transaction,
     ) -> BTreeMap<LeafKey, History> {
         let mut leaves: Vec<LeafKey> = Vec::new();
         {
             let state = self.state.borrow();
             let Some(pages) = state.map.pages() else { return BTreeMap::new() };
-            for (slot, entry) in named {
+            for (spot, entry) in named {
                 let leaf = (entry.component, entry.block / LEAF_BLOCKS);
-                let is_now = |of: Entry| of.slot == *slot;
+                let is_now = |of: Entry| of.spot == *spot;
                 if pages.shards.history(shard_of(leaf)).is_some()
                     && transaction.has_leaf(leaf)
                     && !transaction.entry(entry.component, entry.block).is_some_and(is_now)
@@ -311,8 +312,8 @@ impl<E: Env> Inner<E> {
         found
     }
 
-    /// What the runs of a segment name, with their slots in order. None when the device failed.
-    pub(crate) async fn read_headers(&self, device: u8, segment: u32) -> Option<Vec<(u64, RunEntry)>> {
+    /// What the runs of a segment name, with their spots in order. None when the device failed.
+    pub(crate) async fn read_headers(&self, device: u8, segment: u32) -> Option<Vec<(Spot, RunEntry)>> {
         let (first, fill, log_id) = {
             let state = self.state.borrow();
             let segments = state.tier.of(device);
@@ -334,29 +335,32 @@ impl<E: Env> Inner<E> {
             if run.log_id != log_id || run.segment != segment {
                 break;
             }
-            let count = run.entries.len() as u32;
-            let at = page + run_header_pages(count);
-            named.extend((at..fill).map(|page| first + u64::from(page)).zip(run.entries));
-            page = at + count;
+            let (spots, pages) = (run.spots(first + u64::from(page)), run.shape().pages());
+            let end = (first + u64::from(fill)) * u64::from(PAGE_SECTORS);
+            named.extend(spots.into_iter().zip(run.entries).filter(|(spot, _)| spot.end() <= end));
+            page = page.saturating_add(pages);
         }
         Some(named)
     }
 
-    /// The blocks at these slots, which ascend in stretches; none for one that cannot be read. None when the device failed.
-    async fn read_slots(&self, device: u8, slots: &[u64]) -> Option<Vec<Option<Bytes>>> {
-        let near = |a: &u64, b: &u64| *a < *b && *b - *a <= READ_THROUGH;
-        let stretches = slots.chunk_by(near).flat_map(|some| some.chunks(BLOCKS_AT_ONCE));
+    /// The blocks at these spots, which ascend in stretches; none for one that cannot be read. None when the device failed.
+    async fn read_spots(&self, device: u8, spots: &[Spot]) -> Option<Vec<Option<Bytes>>> {
+        let near = |a: &Spot, b: &Spot| a.end() <= b.sector() && page_of(*b) - page_of(*a) <= READ_THROUGH;
+        let stretches = spots.chunk_by(near).flat_map(|some| some.chunks(BLOCKS_AT_ONCE));
         let reads = stretches.map(|some| async move {
-            let (first, last) = (some[0], some[some.len() - 1]);
-            let (data, unread) = self.read_to_clean(device, first, (last - first) as u32 + 1).await?;
-            let block = |&slot: &u64| {
-                let from = (slot - first) * PAGE;
-                (!unread.contains(&from)).then(|| data.slice(from as usize..(from + PAGE) as usize))
+            let first = page_of(some[0]);
+            let end = some[some.len() - 1].end().div_ceil(u64::from(PAGE_SECTORS));
+            let (data, unread) = self.read_to_clean(device, first, (end - first) as u32).await?;
+            let block = |spot: &Spot| {
+                let from = (spot.sector() - first * u64::from(PAGE_SECTORS)) * u64::from(SECTOR_BYTES);
+                let to = from + u64::from(spot.sectors() * SECTOR_BYTES);
+                let is_read = !unread.iter().any(|page| from < page + PAGE && *page < to);
+                is_read.then(|| data.slice(from as usize..to as usize))
             };
             Some(some.iter().map(block).collect::<Vec<_>>())
         });
         let mut reads = stream::iter(reads).buffered(READS_AT_ONCE);
-        let mut blocks = Vec::with_capacity(slots.len());
+        let mut blocks = Vec::with_capacity(spots.len());
         while let Some(read) = reads.next().await {
             blocks.extend(read?);
         }
@@ -364,9 +368,9 @@ impl<E: Env> Inner<E> {
     }
 
     /// Pages of a segment, and where among them one cannot be read: there are zeroes. None when the device failed.
-    async fn read_to_clean(&self, device: u8, slot: u64, pages: u32) -> Option<(Bytes, Vec<u64>)> {
+    async fn read_to_clean(&self, device: u8, page: u64, pages: u32) -> Option<(Bytes, Vec<u64>)> {
         let len = u64::from(pages) * PAGE;
-        let offset = self.state.borrow().tier.of(device).device_offset(slot);
+        let offset = self.state.borrow().tier.of(device).device_offset(page);
         self.state.borrow_mut().counters.clean_read_bytes += len;
         match self.read_device(device, offset, len as u32).await {
             Ok(data) => Some((data, Vec::new())),
@@ -390,8 +394,13 @@ impl<E: Env> Inner<E> {
     }
 }
 
+/// The page that a block begins in.
+fn page_of(spot: Spot) -> u64 {
+    spot.sector() / u64::from(PAGE_SECTORS)
+}
+
 fn out_block(entry: RunEntry, data: Bytes) -> OutBlock {
-    let RunEntry { component, block, crc, pending } = entry;
+    let RunEntry { component, block, crc, pending, .. } = entry;
     OutBlock { component, block, crc, pending, data }
 }
 
@@ -442,29 +451,29 @@ fn choose_victims(tier: &Tier, device: u8, pins: &crate::segments::Pins) -> Vec<
         .take(CLEAN_SEGMENTS_MAX)
         .take_while(|&segment| {
             let is_first = blocks == 0;
-            blocks += u64::from(segments.row(segment).live);
+            blocks += u64::from(segments.weight(segments.row(segment).live));
             blocks <= room && (is_first || blocks <= step)
         })
         .collect()
 }
 
-/// The slots of pending rows on a device.
-fn pending_slots(components: &Components, device: u8) -> BTreeMap<u64, (RecordId, usize)> {
+/// The spots of pending rows on a device.
+fn pending_spots(components: &Components, device: u8) -> BTreeMap<Spot, (RecordId, usize)> {
     let mut owners = BTreeMap::new();
     for &id in &components.records.pending {
         let record = components.records.of(id);
         if components.get(record.component).is_none_or(|c| c.device != device) {
             continue;
         }
-        if let Body::Data { place: Place::Slots(slots), .. } = &record.body {
-            owners.extend(slots.iter().enumerate().map(|(at, &slot)| (slot, (id, at))));
+        if let Body::Data { place: Place::Spots(spots), .. } = &record.body {
+            owners.extend(spots.iter().enumerate().map(|(at, &spot)| (spot, (id, at))));
         }
     }
     owners
 }
 
 /// The leaves that tell who owns what the runs name, and those that are to be folded.
-fn leaves_of(components: &Components, named: &[(u64, RunEntry)], folded: &[LeafKey]) -> Vec<LeafKey> {
+fn leaves_of(components: &Components, named: &[(Spot, RunEntry)], folded: &[LeafKey]) -> Vec<LeafKey> {
     let known = named.iter().filter(|(_, e)| components.is_here(e.component));
     let mut keys: Vec<LeafKey> = known.map(|(_, e)| (e.component, e.block / LEAF_BLOCKS)).collect();
     keys.extend(folded);
@@ -475,50 +484,50 @@ fn leaves_of(components: &Components, named: &[(u64, RunEntry)], folded: &[LeafK
 
 impl<'a> Owners<'a> {
     fn of(components: &'a Components, device: u8, history: &'a BTreeMap<LeafKey, History>) -> Self {
-        Self { components, pending: pending_slots(components, device), history }
+        Self { components, pending: pending_spots(components, device), history }
     }
 
-    /// The owner of a slot whose run names this block.
-    fn of_slot(&self, slot: u64, (component, block): (ComponentId, u64), transaction: &Transaction) -> Option<Owner> {
-        if let Some(&(record, index)) = self.pending.get(&slot) {
+    /// The owner of a spot whose run names this block.
+    fn of_spot(&self, spot: Spot, (component, block): (ComponentId, u64), transaction: &Transaction) -> Option<Owner> {
+        if let Some(&(record, index)) = self.pending.get(&spot) {
             return Some(Owner::Pending(record, index));
         }
         let leaf = (component, block / LEAF_BLOCKS);
         if !self.components.is_here(component) || !transaction.has_leaf(leaf) {
             return None;
         }
-        if let Some(entry) = transaction.entry(component, block).filter(|entry| entry.slot == slot) {
+        if let Some(entry) = transaction.entry(component, block).filter(|entry| entry.spot == spot) {
             return Some(Owner::Map(entry));
         }
         let (first, of_shard) = (block - block % SHARD_BLOCKS, block % SHARD_BLOCKS);
-        let ((of, generation), entry) = self.history.get(&leaf)?.in_slot(of_shard, slot)?;
+        let ((of, generation), entry) = self.history.get(&leaf)?.in_spot(of_shard, spot)?;
         Some(Owner::History((first + of, generation), entry))
     }
 }
 
-/// Points the owners that still hold their old slots to the new ones.
+/// Points the owners that still hold their old spots to the new ones.
 fn plan_moves(
     owners: &Owners<'_>,
     device: u8,
     blocks: &[OutBlock],
-    (old, new): (&[u64], &[u64]),
+    (old, new): (&[Spot], &[Spot]),
     transaction: &mut Transaction,
 ) {
     for ((block, &old), &new) in blocks.iter().zip(old).zip(new) {
         let component = || owners.components.of(block.component);
-        match owners.of_slot(old, (block.component, block.block), transaction) {
+        match owners.of_spot(old, (block.component, block.block), transaction) {
             Some(Owner::Map(entry)) => {
-                transaction.add_slot(device, new);
-                transaction.set_entry(component(), block.block, Some(Entry { slot: new, ..entry }));
+                transaction.add_spot(device, new);
+                transaction.set_entry(component(), block.block, Some(Entry { spot: new, ..entry }));
             }
             Some(Owner::Pending(record, index)) => {
-                transaction.add_slot(device, new);
-                transaction.drop_slot(device, old);
+                transaction.add_spot(device, new);
+                transaction.drop_spot(device, old);
                 transaction.move_pending(&owners.components.records, record, index, old, new);
             }
             Some(Owner::History(at, entry)) => {
-                transaction.add_slot(device, new);
-                transaction.move_history(component(), at, Entry { slot: new, ..entry }, old);
+                transaction.add_spot(device, new);
+                transaction.move_history(component(), at, Entry { spot: new, ..entry }, old);
             }
             None => {}
         }

@@ -16,7 +16,7 @@ use crate::{
     component::{Component, Newest},
     disk_group::{DiskGroup, Inner},
     error::{StoreError, StoreErrorKind},
-    leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT, is_place},
+    leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, Spot},
     records::{Body, Place, Record},
     state::State,
 };
@@ -180,24 +180,24 @@ fn touched(component: &Component, range: BlockRange) -> OpId {
 }
 
 fn of_version(record: &Record, block: u64) -> BlockState {
-    let slot = match &record.body {
-        Body::Zero { .. } => Some(ZERO_SLOT),
+    let spot = match &record.body {
+        Body::Zero { .. } => Some(Spot::ZERO),
         Body::Data { place: Place::Log(_), .. } => None,
-        Body::Data { place: Place::Slots(slots), .. } => Some(slots[(block - record.range.first) as usize]),
+        Body::Data { place: Place::Spots(spots), .. } => Some(spots[(block - record.range.first) as usize]),
     };
-    of_slot(slot, record.crc(block), record.op)
+    of_spot(spot, record.crc(block), record.op)
 }
 
 /// None: the bits have the block and the map has not. That is damage.
 fn of_entry(entry: Option<Entry>) -> BlockState {
-    entry.map_or(BlockState::Lost { crc: 0 }, |Entry { slot, crc, op, .. }| of_slot(Some(slot), crc, op))
+    entry.map_or(BlockState::Lost { crc: 0 }, |Entry { spot, crc, op, .. }| of_spot(Some(spot), crc, op))
 }
 
-/// `slot`: none where it stands in the log.
-fn of_slot(slot: Option<u64>, crc: u32, op: OpId) -> BlockState {
-    match slot {
-        Some(ZERO_SLOT) => BlockState::Zeroes { op: Some(op) },
-        Some(slot) if !is_place(slot) => BlockState::Lost { crc },
+/// `spot`: none where it stands in the log.
+fn of_spot(spot: Option<Spot>, crc: u32, op: OpId) -> BlockState {
+    match spot {
+        Some(Spot::ZERO) => BlockState::Zeroes { op: Some(op) },
+        Some(spot) if !spot.is_place() => BlockState::Lost { crc },
         // Guests that write zeroes have the bytes stored.
         _ if crc == zero_block_crc() => BlockState::Zeroes { op: Some(op) },
         _ => BlockState::Data { crc, op },

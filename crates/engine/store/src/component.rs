@@ -243,6 +243,11 @@ impl Component {
         (self.allocated() + self.queued_blocks).max(self.reserved_blocks) + self.history()
     }
 
+    /// Blocks that are set aside for it, whether it has them or not.
+    pub fn set_aside(&self) -> u64 {
+        if self.lost { 0 } else { self.reserved_blocks }
+    }
+
     /// What will be charged once destage has taken out of the map what trims hide. An undo may bring it back until they settle.
     pub fn used(&self) -> u64 {
         if self.lost {

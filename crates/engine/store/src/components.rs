@@ -134,11 +134,13 @@ impl Components {
     ) -> Option<R> {
         let component = self.by_id.get_mut(&id)?;
         let (before, used, witness) = (component.charge(), component.used(), is_witness(component));
+        let reserved = component.set_aside();
         let result = act(component, &mut self.records);
         self.witnesses = self.witnesses + u32::from(is_witness(component)) - u32::from(witness);
         let device = tier.of_mut(component.device);
         device.charged = device.charged + component.charge() - before;
         device.used = device.used + component.used() - used;
+        device.reserved = device.reserved + component.set_aside() - reserved;
         Some(result)
     }
 
@@ -161,6 +163,7 @@ impl Components {
         component.lost = segments.failed;
         segments.charged += component.charge();
         segments.used += component.used();
+        segments.reserved += component.set_aside();
         self.enter(component);
     }
 
@@ -188,6 +191,7 @@ impl Components {
         let base_blocks = if component.lost { 0 } else { component.base.total() + component.history_blocks };
         device.charged = device.charged - component.charge() + base_blocks;
         device.used -= component.used();
+        device.reserved -= component.set_aside();
         component.clear_index(&mut self.records);
         let deleted = Deleted { device: component.device, position, base_blocks, emptied: false, dirty: true };
         self.deleted.insert(id, deleted);
@@ -265,6 +269,7 @@ impl Components {
             } else {
                 segments.charged += component.charge();
                 segments.used += component.used();
+                segments.reserved += component.set_aside();
             }
         }
         for deleted in self.deleted.values() {

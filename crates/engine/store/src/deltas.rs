@@ -160,12 +160,15 @@ mod tests {
     use cairn_types::OpId;
 
     use super::*;
-    use crate::leaf::Entry;
+    use crate::leaf::{Entry, Spot};
 
     fn delta(number: u64, blocks: &[u64]) -> Delta {
         let mut leaf = Leaf::default();
         for &block in blocks {
-            leaf.set(block, Some(Entry { slot: number * 100 + block, crc: 0, row_check: 0, op: OpId::ZERO }));
+            leaf.set(
+                block,
+                Some(Entry { spot: Spot::raw(number * 100 + block), crc: 0, row_check: 0, op: OpId::ZERO }),
+            );
         }
         Delta { number, row: leaf.encode().into(), entries: blocks.len() as u32 }
     }
@@ -174,8 +177,8 @@ mod tests {
     fn later_deltas_lie_over_earlier_ones() {
         let mut leaf = Leaf::default();
         put_over(&mut leaf, &[delta(1, &[3, 4]), delta(2, &[4, 5])]).unwrap();
-        let slots: Vec<(u64, u64)> = leaf.entries().map(|(block, entry)| (block, entry.slot)).collect();
-        assert_eq!(slots, [(3, 103), (4, 204), (5, 205)]);
+        let slots: Vec<_> = leaf.entries().map(|(block, entry)| (block, entry.spot.slot())).collect();
+        assert_eq!(slots, [(3, Some(103)), (4, Some(204)), (5, Some(205))]);
         assert_eq!(put_over(&mut leaf, &[Delta { number: 3, row: vec![1, 2].into(), entries: 1 }]), None);
     }
 

@@ -21,7 +21,7 @@ use std::{
 
 use bytes::Bytes;
 use cairn_env::{Disk, DiskError, Durability, Env, PageBuf};
-use cairn_format::{Needs, RunEntry, RunHeader, encode_run_header};
+use cairn_format::Needs;
 use cairn_types::{BLOCK_BYTES, Canary, RequestKind};
 use futures::{
     channel::oneshot,
@@ -29,18 +29,20 @@ use futures::{
 };
 
 use crate::{
+    assemble::assemble,
     bypass::placed_is_due,
-    capacity::{CapacityWriter, Item, OutBlock, Slots},
+    capacity::{CapacityWriter, Item, OutBlock, Spots},
     components::Components,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
     fold::{Part, in_order_of_cuts, leaves_missing, plan_part, settled_zeroes},
     growth::gone,
-    leaf::{BAD_SLOT, LeafKey, NO_SLOT, is_place},
+    leaf::{LeafKey, Spot},
     log::Work,
     map::Pages,
     records::{Body, Place, RecordId},
-    segments::{LOG, RunPlace},
+    segments::LOG,
+    squeeze::Outgoing,
     state::State,
     transaction::Transaction,
 };
@@ -87,7 +89,7 @@ struct Placed {
     ticket: u64,
     new_tail: u64,
     items: Vec<Item>,
-    slots: Slots,
+    spots: Spots,
 }
 
 /// The rounds under way, at most one between two stages.
@@ -286,7 +288,7 @@ impl<E: Env> Inner<E> {
             let _ = self.take_needs(Needs::BAD_MARKS).await;
         }
         match self.write_items(ticket, &items, &pieces).await {
-            Some(slots) => Some(Placed { ticket, new_tail, items, slots }),
+            Some(spots) => Some(Placed { ticket, new_tail, items, spots }),
             None => {
                 self.state.borrow_mut().give_up(ticket);
                 None
@@ -303,19 +305,19 @@ impl<E: Env> Inner<E> {
 
     /// Last stage: the map takes over what is still live, in one transaction that moves the tail.
     async fn commit_round(&self, round: Placed) -> Result<(), StoreError> {
-        let Placed { ticket, new_tail, mut items, slots } = round;
+        let Placed { ticket, new_tail, mut items, spots } = round;
         in_order_of_cuts(&self.state.borrow().components, &mut items);
-        let exchanged = self.fold_due(slots.len() as u64).await?;
-        let folded = self.leaves_to_fold(slots.len());
+        let exchanged = self.fold_due(spots.len() as u64).await?;
+        let folded = self.leaves_to_fold(spots.len());
         let mut transaction = Transaction::with_leaves(self.fetch_leaves(&folded).await?);
         transaction.move_tail(new_tail);
         transaction.ends(ticket);
-        transaction.reserve(slots.len());
+        transaction.reserve(spots.len());
         folded.into_iter().for_each(|key| transaction.write_whole(key));
         transaction.exchange(exchanged, &self.state.borrow().components);
-        self.decide(Part::Pending, &slots, &mut transaction).await?;
+        self.decide(Part::Pending, &spots, &mut transaction).await?;
         for some in items.chunks(PLANNED_AT_ONCE) {
-            self.decide(Part::Items(some), &slots, &mut transaction).await?;
+            self.decide(Part::Items(some), &spots, &mut transaction).await?;
             self.env.give_way().await;
         }
         self.begin_gathering(&mut transaction).await;
@@ -323,7 +325,7 @@ impl<E: Env> Inner<E> {
         self.commit(transaction).await?;
         let mut state = self.state.borrow_mut();
         state.counters.destage_rounds += 1;
-        let destaged = slots.iter().filter(|slot| is_place(**slot)).count() as u64;
+        let destaged = spots.iter().filter(|spot| spot.is_place()).count() as u64;
         state.counters.destaged_bytes += destaged * u64::from(BLOCK_BYTES);
         state.tier.next_round();
         if new_tail > tail {
@@ -333,12 +335,12 @@ impl<E: Env> Inner<E> {
     }
 
     /// Decides what becomes of a part of the round, with the leaves that it takes.
-    async fn decide(&self, part: Part<'_>, slots: &Slots, transaction: &mut Transaction) -> Result<(), StoreError> {
+    async fn decide(&self, part: Part<'_>, spots: &Spots, transaction: &mut Transaction) -> Result<(), StoreError> {
         loop {
             let missing = leaves_missing(&self.state.borrow().components, part, transaction);
             if missing.is_empty() {
                 let State { components, map, .. } = &mut *self.state.borrow_mut();
-                plan_part((components, map), part, slots, transaction);
+                plan_part((components, map), part, spots, transaction);
                 return Ok(());
             }
             let leaves = self.fetch_leaves(&missing).await?;
@@ -363,10 +365,10 @@ impl<E: Env> Inner<E> {
             self.env.give_way().await;
         }
         items.sort_by_key(|item| (item.device, item.pending, item.component, item.range.first));
-        let mut slots_from = 0;
+        let mut spots_from = 0;
         for item in &mut items {
-            item.slots_from = slots_from;
-            slots_from += item.slots();
+            item.spots_from = spots_from;
+            spots_from += item.spots();
         }
         items
     }
@@ -442,10 +444,10 @@ impl<E: Env> Inner<E> {
 
     /// Writes the data of all items, device by device in parallel, and flushes; what could not be read becomes marks. None when a device has
     /// no room.
-    async fn write_items(&self, ticket: u64, items: &[Item], pieces: &LogPieces) -> Option<Slots> {
-        let blocks = items.last().map_or(0, |last| last.slots_from + last.slots());
+    async fn write_items(&self, ticket: u64, items: &[Item], pieces: &LogPieces) -> Option<Spots> {
+        let blocks = items.last().map_or(0, |last| last.spots_from + last.spots());
         let marks = self.marks_of(items, pieces);
-        let mut by_device: BTreeMap<u8, Vec<(usize, OutBlock)>> = BTreeMap::new();
+        let mut by_device: BTreeMap<u8, Vec<Outgoing>> = BTreeMap::new();
         for item in items {
             let Some(position) = item.data else { continue };
             let state = self.state.borrow();
@@ -454,7 +456,7 @@ impl<E: Env> Inner<E> {
                 continue;
             };
             for block in item.range.first..item.range.end() {
-                let at = item.slots_from + (block - item.range.first) as usize;
+                let at = item.spots_from + (block - item.range.first) as usize;
                 if marks.contains(&at) {
                     continue;
                 }
@@ -468,29 +470,34 @@ impl<E: Env> Inner<E> {
                     pending: item.pending,
                     data: data.slice(from..from + PAGE as usize),
                 };
+                let outgoing = Outgoing { at, is_parity: record.row_check(block) != 0, block: out };
                 // Room at once: a list that grows is copied again and again, in one go of the shard.
-                by_device.entry(item.device).or_insert_with(|| Vec::with_capacity(blocks)).push((at, out));
+                by_device.entry(item.device).or_insert_with(|| Vec::with_capacity(blocks)).push(outgoing);
             }
         }
+        let packs = self.state.borrow().settings.compression();
         let writes = by_device.into_iter().map(|(device, mut blocks)| async move {
-            blocks.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
-            let (places, blocks): (Vec<usize>, Vec<OutBlock>) = blocks.into_iter().unzip();
-            let slots = self.write_blocks(device, &blocks, CapacityWriter::Destage(ticket)).await;
-            (places, slots)
+            blocks.sort_by_key(|Outgoing { block, .. }| (block.pending, block.component, block.block));
+            let zeroes = if packs { self.squeeze(&mut blocks).await } else { Vec::new() };
+            let (places, blocks): (Vec<usize>, Vec<OutBlock>) =
+                blocks.into_iter().map(|Outgoing { at, block, .. }| (at, block)).unzip();
+            let spots = self.write_blocks(device, &blocks, CapacityWriter::Destage(ticket)).await;
+            (places, zeroes, spots)
         });
-        let mut slots = vec![NO_SLOT; blocks];
-        marks.into_iter().for_each(|at| slots[at] = BAD_SLOT);
-        for (places, written) in join_all(writes).await {
+        let mut spots = vec![Spot::NONE; blocks];
+        marks.into_iter().for_each(|at| spots[at] = Spot::BAD);
+        for (places, zeroes, written) in join_all(writes).await {
+            zeroes.into_iter().for_each(|place| spots[place] = Spot::ZERO);
             let written = written?;
             // Empty when the device failed: its components are lost.
-            for (place, slot) in places.into_iter().zip(written) {
-                slots[place] = slot;
+            for (place, spot) in places.into_iter().zip(written) {
+                spots[place] = spot;
             }
         }
-        Some(slots)
+        Some(spots)
     }
 
-    /// Places among the round's slots of blocks whose bytes the log cannot give any more. They are told as bad at once.
+    /// Places among the round's spots of blocks whose bytes the log cannot give any more. They are told as bad at once.
     fn marks_of(&self, items: &[Item], pieces: &LogPieces) -> BTreeSet<usize> {
         let mut marks = BTreeSet::new();
         if pieces.unread.is_empty() || !self.has_needs(Needs::BAD_MARKS) {
@@ -502,20 +509,21 @@ impl<E: Env> Inner<E> {
             for unread in pieces.unread.range(position..end) {
                 let at = (unread - position) / PAGE;
                 findings.found(item.component, item.range.first + at);
-                marks.insert(item.slots_from + at as usize);
+                marks.insert(item.spots_from + at as usize);
             }
         }
         marks
     }
 
-    /// Writes blocks as runs and flushes. The slots in order; none when there is no room; fewer when the device failed.
+    /// Writes blocks as runs and flushes. The spots in order; none when there is no room; fewer when the device failed.
     pub(crate) async fn write_blocks(
         &self,
         device: u8,
         blocks: &[OutBlock],
         writer: CapacityWriter,
-    ) -> Option<Vec<u64>> {
-        let mut slots = Vec::with_capacity(blocks.len());
+    ) -> Option<Vec<Spot>> {
+        let mut spots = Vec::with_capacity(blocks.len());
+        let has_packed = blocks.iter().any(OutBlock::is_packed);
         let mut rest = blocks;
         if self.state.borrow().tier.of(device).failed {
             return Some(Vec::new());
@@ -525,15 +533,21 @@ impl<E: Env> Inner<E> {
                 let mut state = self.state.borrow_mut();
                 let (round, log_id) = (state.tier.round(), state.log.id());
                 let segments = state.tier.of_mut(device);
-                let place =
-                    segments.take_run(writer.stream(), rest.len() as u32, round, writer.ticket(), &self.pins)?;
+                let (stream, ticket) = (writer.stream(), writer.ticket());
+                let place = match has_packed {
+                    true => {
+                        let sizes = rest.iter().map(|block| (block.component, block.sectors()));
+                        segments.take_packed_run(stream, sizes, round, ticket, &self.pins)?
+                    }
+                    false => segments.take_run(stream, rest.len() as u32, round, ticket, &self.pins)?,
+                };
                 (place, segments.device_offset(place.page), log_id)
             };
             let (now, later) = rest.split_at(place.entries as usize);
             rest = later;
             let run = assemble(place, u32::from(device), log_id, now);
-            slots.extend((0..u64::from(place.entries)).map(|at| place.first_slot() + at));
-            if let Err(error) = self.write_run(device, offset, &run, writer).await {
+            spots.extend(run.spots);
+            if let Err(error) = self.write_run(device, offset, &run.parts, writer).await {
                 self.state.borrow_mut().fail_device(device, &error);
                 return Some(Vec::new());
             }
@@ -543,7 +557,7 @@ impl<E: Env> Inner<E> {
             self.state.borrow_mut().fail_device(device, &error);
             return Some(Vec::new());
         }
-        Some(slots)
+        Some(spots)
     }
 
     /// Writes a run in pieces.
@@ -593,19 +607,6 @@ impl<E: Env> Inner<E> {
     }
 }
 
-/// A run as one device write: its header, then the blocks where they were read to.
-fn assemble(place: RunPlace, device: u32, log_id: u64, blocks: &[OutBlock]) -> Vec<Bytes> {
-    let entry = |b: &OutBlock| RunEntry { component: b.component, block: b.block, crc: b.crc, pending: b.pending };
-    let entries = blocks.iter().map(entry).collect();
-    let header =
-        encode_run_header(&RunHeader { log_id, device, segment: place.segment, generation: place.generation, entries });
-    assert_eq!(header.len() as u64, u64::from(place.header_pages) * PAGE);
-    let mut run = Vec::with_capacity(1 + blocks.len());
-    run.push(PageBuf::copy_of(&header).freeze());
-    run.extend(blocks.iter().map(|block| block.data.clone()));
-    run
-}
-
 impl State {
     /// `idle`: no round is under way.
     fn next_work(&mut self, tuning: &crate::RunningOptions, idle: bool) -> Work {
@@ -623,7 +624,7 @@ impl State {
     }
 }
 
-/// The live versions of one record, appended to `items` without their slots.
+/// The live versions of one record, appended to `items` without their spots.
 fn gather_record(components: &Components, id: RecordId, items: &mut Vec<Item>) {
     let Some(record) = components.records.get(id) else { return };
     let Some(component) = components.get(record.component) else { return };
@@ -642,7 +643,7 @@ fn gather_record(components: &Components, id: RecordId, items: &mut Vec<Item>) {
             range,
             pending: record.op > component.settled,
             data,
-            slots_from: 0,
+            spots_from: 0,
         });
     });
 }

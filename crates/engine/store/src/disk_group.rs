@@ -455,7 +455,11 @@ impl<E: Env> DiskGroup<E> {
             state.tier.devices().iter().zip(ids).map(|(segments, id)| inner.capacity_stats(id, segments)).collect();
         let usable_bytes = capacity.iter().filter(|d| !d.failed).map(|d| d.usable_bytes).sum();
         let charged_bytes = capacity.iter().filter(|d| !d.failed).map(|d| d.charged_bytes).sum();
-        let free = capacity.iter().filter(|d| !d.failed).map(|d| d.usable_bytes.saturating_sub(d.charged_bytes)).sum();
+        let free = |d: &DeviceStats, number: u8| {
+            let packed = state.tier.packed_room(number) * u64::from(cairn_types::BLOCK_BYTES);
+            d.usable_bytes.saturating_sub(d.charged_bytes).max(packed)
+        };
+        let free = capacity.iter().zip(0..).filter(|(d, _)| !d.failed).map(|(d, number)| free(d, number)).sum();
         let tuning = &inner.tuning;
         let (low, high) = (tuning.congestion_low_percent, tuning.congestion_high_percent);
         let log_bytes = state.log.ring.size();
@@ -493,6 +497,8 @@ impl<E: Env> DiskGroup<E> {
             map_waiting_blocks,
             map_kept_blocks,
             map_has_rows: state.map.pages().is_none_or(|pages| pages.has_rows),
+            compression: state.settings.compression(),
+            packing: state.packing,
             counters: StoreCounters {
                 metadata_write_bytes: inner.meta.written_bytes()
                     + state.counters.map_pages_written * cairn_format::MAP_PAGE_BYTES as u64,
@@ -640,7 +646,7 @@ impl<E: Env> Inner<E> {
             failure: segments.failure.clone(),
             usable_bytes: segments.limit() * block,
             charged_bytes: segments.used * block,
-            live_bytes: segments.live() * block,
+            live_bytes: segments.live_bytes(),
             segments: segments.count(),
             segments_free: segments.free_segments(),
         }

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, future::Future};
 
 use bytes::Bytes;
 use cairn_env::Env;
-use cairn_format::{HOLE_SLOT, LogPiece, Needs, SHARD_BLOCKS, history_rows::Cut};
+use cairn_format::{LogPiece, Needs, SHARD_BLOCKS, history_rows::Cut};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId, Run, SnapshotId};
 use futures::channel::oneshot;
 
@@ -21,7 +21,7 @@ use crate::{
     error::{StoreError, StoreErrorKind},
     fills::Fill,
     history::History,
-    leaf::{BAD_SLOT, Entry, LEAF_BLOCKS},
+    leaf::{Entry, LEAF_BLOCKS, Spot},
     placing::out_blocks,
     queue::{Done, More},
     shards::{ShardKey, shard_of},
@@ -47,8 +47,8 @@ impl Ready<'_> {
         history.entry((block % SHARD_BLOCKS, self.cut.generation))
     }
 
-    /// The entries that come of it, with slots for those of its blocks that have data.
-    fn entries(&self, mut slots: impl Iterator<Item = u64>) -> Vec<(u64, Entry)> {
+    /// The entries that come of it, with spots for those of its blocks that have data.
+    fn entries(&self, mut spots: impl Iterator<Item = Spot>) -> Vec<(u64, Entry)> {
         let mut entries = Vec::new();
         for piece in &self.fill.pieces {
             let row_checks = match piece {
@@ -57,15 +57,15 @@ impl Ready<'_> {
             };
             let range = piece.range();
             for (at, block) in (range.first..range.end()).enumerate() {
-                let (slot, crc) = match piece {
-                    LogPiece::Hole { .. } => (HOLE_SLOT, 0),
-                    LogPiece::Bad { crcs, .. } => (BAD_SLOT, crcs[at]),
+                let (spot, crc) = match piece {
+                    LogPiece::Hole { .. } => (Spot::HOLE, 0),
+                    LogPiece::Bad { crcs, .. } => (Spot::BAD, crcs[at]),
                     LogPiece::Data { crcs, .. } | LogPiece::Parity { crcs, .. } => {
-                        (slots.next().expect("one for each block with data"), crcs[at])
+                        (spots.next().expect("one for each block with data"), crcs[at])
                     }
                 };
                 let row_check = row_checks.get(at).copied().unwrap_or(0);
-                entries.push((block, Entry { slot, crc, row_check, op: self.cut.op }));
+                entries.push((block, Entry { spot, crc, row_check, op: self.cut.op }));
             }
         }
         entries
@@ -92,8 +92,10 @@ impl State {
             if history > 0 && (history > room || state.tier.metadata_is_full) {
                 return Err(no_space(history, if state.tier.metadata_is_full { 0 } else { room }));
             }
+            let blocks = pieces.iter().map(LogPiece::data_blocks).sum();
+            state.tier.of_mut(device).queued_data += blocks;
             state.components.change(&mut state.tier, component, |c, _| c.queued_history += history);
-            Ok((pieces, data, More { component, blocks: 0, history }))
+            Ok((pieces, data, More { component, blocks: 0, history, data: (device, blocks) }))
         };
         match admit(self) {
             Ok((pieces, data, charged)) => {
@@ -210,13 +212,13 @@ impl<E: Env> Inner<E> {
         }
         let ticket = self.state.borrow_mut().tier.take_ticket();
         let written = self.write_blocks(device, &blocks, CapacityWriter::Clean(ticket)).await;
-        let slots = written.filter(|slots| slots.len() == blocks.len());
+        let spots = written.filter(|spots| spots.len() == blocks.len());
         let exchanged = self.fold_due(fills.iter().map(Fill::blocks).sum()).await?;
         let mut transaction = Transaction::default();
         transaction.exchange(exchanged, &self.state.borrow().components);
         transaction.ends(ticket);
-        let answer = match slots {
-            Some(slots) => self.plan_fills(fills, slots, &mut transaction).await,
+        let answer = match spots {
+            Some(spots) => self.plan_fills(fills, spots, &mut transaction).await,
             // None were written where the device failed: its components are lost.
             None => self.state.borrow().components.not_lost(id).and(Err(no_space(blocks.len() as u64, 0))),
         };
@@ -229,7 +231,7 @@ impl<E: Env> Inner<E> {
     async fn plan_fills(
         &self,
         fills: &[Fill],
-        slots: Vec<u64>,
+        spots: Vec<Spot>,
         transaction: &mut Transaction,
     ) -> Result<(), StoreError> {
         let mut ready = Vec::with_capacity(fills.len());
@@ -238,9 +240,9 @@ impl<E: Env> Inner<E> {
         }
         let state = self.state.borrow();
         let component = state.components.not_lost(fills[0].component)?;
-        let mut slots = slots.into_iter();
+        let mut spots = spots.into_iter();
         for ready in ready {
-            for (block, entry) in ready.entries(&mut slots) {
+            for (block, entry) in ready.entries(&mut spots) {
                 let at = (block, ready.cut.generation);
                 transaction.fill_history(component, at, entry, ready.known(block));
             }

@@ -1,20 +1,20 @@
-//! A piece of a map that is filled: which blocks it maps, to which slots, and what it says of each.
+//! A piece of a map that is filled: which blocks it maps, to which spots, and what it says of each.
 //!
-//! Promises    one seed is one map; each slot of a piece's runs has one block, and each block one slot
+//! Promises    one seed is one map; each spot of a piece's runs has one block, and each block one spot
 //! Assumes     runs come from [`Segments::take_run`], as those of destage do
 //! Memory      some 40 bytes a segment that is filled
 //! Not here    who may be filled, and how a piece becomes durable (`fill.rs`)
 //!
-//! Pieces share nothing, so each is one transaction whose counts of segments are right by themselves. Where slots go at random, pieces take
-//! their segments in turns: the slots of each lie over all of what is filled, and a page has to tell them apart.
+//! Pieces share nothing, so each is one transaction whose counts of segments are right by themselves. Where spots go at random, pieces take
+//! their segments in turns: the spots of each lie over all of what is filled, and a page has to tell them apart.
 
 use std::collections::VecDeque;
 
-use cairn_format::{RunEntry, RunHeader, SHARD_BLOCKS, crc32c, encode_run_header};
+use cairn_format::{PAGE_SECTORS, RunEntry, RunHeader, SHARD_BLOCKS, crc32c, encode_run_header};
 use cairn_types::{BLOCK_BYTES, ComponentId, Epoch, OpId};
 
 use crate::{
-    leaf::Entry,
+    leaf::{Entry, Spot},
     segments::{DESTAGE_STREAM, Pins, RunPlace, Segments},
     shards::ShardKey,
     shuffle::{Shuffle, mixed},
@@ -28,13 +28,13 @@ const OPERATION_BLOCKS: u64 = 256;
 const OF_SLOTS: u64 = 1 << 62;
 const OF_OPERATIONS: u64 = 1 << 61;
 
-/// Which slots blocks are mapped to.
+/// Which spots blocks are mapped to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum FillOrder {
     /// Blocks that follow on stand anywhere, written in any order: the largest pages.
     #[default]
     Random,
-    /// They stand in slots that follow on.
+    /// They stand in spots that follow on.
     Sequential,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Piece {
     span_ends: Vec<u64>,
     /// The same of runs.
     run_ends: Vec<u64>,
-    slots: Option<Shuffle>,
+    spots: Option<Shuffle>,
 }
 
 impl Piece {
@@ -102,8 +102,8 @@ impl Piece {
         };
         let span_ends = spans.iter().map(end).collect();
         let seed = spans.first().map_or(0, |span| content.seed_of(span.key.0) ^ u64::from(span.key.1));
-        let slots = (content.order == FillOrder::Random).then(|| Shuffle::new(blocks, seed ^ OF_SLOTS));
-        Self { device, spans: spans.to_vec(), runs: Vec::new(), content, span_ends, run_ends: Vec::new(), slots }
+        let spots = (content.order == FillOrder::Random).then(|| Shuffle::new(blocks, seed ^ OF_SLOTS));
+        Self { device, spans: spans.to_vec(), runs: Vec::new(), content, span_ends, run_ends: Vec::new(), spots }
     }
 
     /// Blocks that it maps.
@@ -111,7 +111,7 @@ impl Piece {
         self.span_ends.last().copied().unwrap_or(0)
     }
 
-    /// Those that have no slot yet.
+    /// Those that have no spot yet.
     fn lacks(&self) -> u64 {
         self.blocks() - self.run_ends.last().copied().unwrap_or(0)
     }
@@ -121,20 +121,20 @@ impl Piece {
         let Span { key, first, count, of_component } = self.spans[span];
         let begin = self.span_ends[span] - count;
         let seed = self.content.seed_of(key.0);
-        let operations = self.slots.map(|_| Shuffle::new(of_component, seed ^ OF_OPERATIONS));
+        let operations = self.spots.map(|_| Shuffle::new(of_component, seed ^ OF_OPERATIONS));
         (0..count).map(move |at| {
             let block = first + at;
             let seq = operations.map_or_else(|| block / OPERATION_BLOCKS, |shuffle| shuffle.at(block)) + 1;
-            let (slot, crc) = (self.slot(begin + at), self.content.crc(seed, block));
-            let entry = Entry { slot, crc, row_check: 0, op: op_of(seq) };
+            let (spot, crc) = (self.spot(begin + at), self.content.crc(seed, block));
+            let entry = Entry { spot, crc, row_check: 0, op: op_of(seq) };
             ((block % SHARD_BLOCKS) as u16, entry)
         })
     }
 
-    fn slot(&self, index: u64) -> u64 {
-        let rank = self.slots.map_or(index, |shuffle| shuffle.at(index));
+    fn spot(&self, index: u64) -> Spot {
+        let rank = self.spots.map_or(index, |shuffle| shuffle.at(index));
         let run = self.run_ends.partition_point(|end| *end <= rank);
-        self.runs[run].first_slot() + rank - (self.run_ends[run] - u64::from(self.runs[run].entries))
+        Spot::raw(self.runs[run].first_slot() + rank - (self.run_ends[run] - u64::from(self.runs[run].entries)))
     }
 
     /// The header of a run as destage writes it, in whole pages.
@@ -146,21 +146,21 @@ impl Piece {
     }
 
     fn run_entry(&self, rank: u64) -> RunEntry {
-        let index = self.slots.map_or(rank, |shuffle| shuffle.back(rank));
+        let index = self.spots.map_or(rank, |shuffle| shuffle.back(rank));
         let at = self.span_ends.partition_point(|end| *end <= index);
         let span = self.spans[at];
         let (component, block) = (span.key.0, span.first + index - (self.span_ends[at] - span.count));
         let crc = self.content.crc(self.content.seed_of(component), block);
-        RunEntry { component, block, crc, pending: false }
+        RunEntry { component, block, crc, pending: false, sectors: PAGE_SECTORS }
     }
 }
 
-/// The spans of a device's components, in pieces that have no slots yet.
+/// The spans of a device's components, in pieces that have no spots yet.
 pub(crate) fn pieces_of(device: u8, spans: &[Span], content: Content) -> Vec<Piece> {
     spans.chunks(SHARDS).map(|some| Piece::new(device, some, content)).collect()
 }
 
-/// Gives the pieces of a device their slots. False when there are not segments enough.
+/// Gives the pieces of a device their spots. False when there are not segments enough.
 pub(crate) fn deal(segments: &mut Segments, pieces: &mut [Piece], round: u64, ticket: u64, pins: &Pins) -> bool {
     let mut lacking: VecDeque<usize> = (0..pieces.len()).collect();
     while let Some(at) = lacking.pop_front() {
@@ -178,15 +178,15 @@ pub(crate) fn deal(segments: &mut Segments, pieces: &mut [Piece], round: u64, ti
     true
 }
 
-/// Entries of a full shard as good as any that a piece has, where slots and operations are below these: to see how large its pages are.
-pub(crate) fn sample(content: Content, slots: u64, operations: u64, slots_per_run: u64) -> Vec<(u64, Entry)> {
+/// Entries of a full shard as good as any that a piece has, where spots and operations are below these: to see how large its pages are.
+pub(crate) fn sample(content: Content, spots: u64, operations: u64, slots_per_run: u64) -> Vec<(u64, Entry)> {
     let entry = |block: u64| {
-        let (slot, seq) = match content.order {
-            FillOrder::Random => (mixed(content.seed, block) % slots, mixed(!content.seed, block) % operations + 1),
+        let (spot, seq) = match content.order {
+            FillOrder::Random => (mixed(content.seed, block) % spots, mixed(!content.seed, block) % operations + 1),
             // Between two runs there is a header.
             FillOrder::Sequential => (block + block / slots_per_run.max(1), block / OPERATION_BLOCKS + 1),
         };
-        (block, Entry { slot, crc: content.crc(content.seed, block), row_check: 0, op: op_of(seq) })
+        (block, Entry { spot: Spot::raw(spot), crc: content.crc(content.seed, block), row_check: 0, op: op_of(seq) })
     };
     (0..SHARD_BLOCKS).map(entry).collect()
 }

@@ -8,9 +8,9 @@
 use cairn_types::{BlockRange, Canary, ComponentId, Crcs};
 
 use crate::{
-    capacity::{Item, Slots},
+    capacity::{Item, Spots},
     components::Components,
-    leaf::{Entry, LEAF_BLOCKS, LeafKey, NO_SLOT, ZERO_SLOT},
+    leaf::{Entry, LEAF_BLOCKS, LeafKey, Spot},
     map::Map,
     pending_number::PendingNumber,
     records::{Body, Place, Record, RecordId},
@@ -29,7 +29,7 @@ pub(crate) fn settled_zeroes(components: &Components, items: &[Item]) -> Vec<Ite
         if let Body::Zero { keep_allocated: false } = record.body {
             let device = components.of(record.component).device;
             let (component, range) = (record.component, record.range);
-            zeroes.push(Item { record: id, component, device, range, pending: false, data: None, slots_from: 0 });
+            zeroes.push(Item { record: id, component, device, range, pending: false, data: None, spots_from: 0 });
         }
     }
     zeroes
@@ -105,7 +105,7 @@ pub(crate) fn in_order_of_cuts(components: &Components, items: &mut [Item]) {
 pub(crate) fn plan_part(
     (components, map): (&mut Components, &mut Map),
     part: Part,
-    slots: &Slots,
+    spots: &Spots,
     transaction: &mut Transaction,
 ) {
     match part {
@@ -113,7 +113,7 @@ pub(crate) fn plan_part(
             resolvable(components).into_iter().for_each(|id| plan_resolve(components, id, transaction));
         }
         Part::Items(items) => {
-            items.iter().for_each(|item| plan_item(components, map, item, slots, transaction));
+            items.iter().for_each(|item| plan_item(components, map, item, spots, transaction));
         }
     }
 }
@@ -124,13 +124,13 @@ fn plan_resolve(components: &mut Components, id: RecordId, transaction: &mut Tra
     drop_past(id, record.component, past, transaction);
     let live = |block: u64| spans.iter().any(|s| s.first <= block && block < s.end());
     transaction.resolve(components, id, live);
-    let slot_of = |block: u64| match &record.body {
-        Body::Data { place: Place::Slots(slots), .. } => slots[(block - record.range.first) as usize],
-        Body::Zero { keep_allocated: true } => ZERO_SLOT,
-        _ => NO_SLOT,
+    let spot_of = |block: u64| match &record.body {
+        Body::Data { place: Place::Spots(spots), .. } => spots[(block - record.range.first) as usize],
+        Body::Zero { keep_allocated: true } => Spot::ZERO,
+        _ => Spot::NONE,
     };
     for span in &spans {
-        plan_fold(components, &record, id, *span, &slot_of, false, transaction);
+        plan_fold(components, &record, id, *span, &spot_of, false, transaction);
     }
 }
 
@@ -163,29 +163,29 @@ fn drop_past(record: RecordId, component: ComponentId, past: Vec<BlockRange>, tr
     past.into_iter().for_each(|range| transaction.fold(Folded { record, component, range }));
 }
 
-fn plan_item(components: &Components, map: &mut Map, item: &Item, slots: &Slots, transaction: &mut Transaction) {
+fn plan_item(components: &Components, map: &mut Map, item: &Item, spots: &Spots, transaction: &mut Transaction) {
     let Some(record) = components.records.get(item.record) else {
         return;
     };
     let Some(component) = components.get(item.component) else {
         return;
     };
-    let slot_of = |block: u64| {
-        let slot = match &record.body {
-            Body::Zero { keep_allocated: true } => return ZERO_SLOT,
-            Body::Zero { keep_allocated: false } => return NO_SLOT,
+    let spot_of = |block: u64| {
+        let spot = match &record.body {
+            Body::Zero { keep_allocated: true } => return Spot::ZERO,
+            Body::Zero { keep_allocated: false } => return Spot::NONE,
             // Written before it was logged.
-            Body::Data { place: Place::Slots(own), .. } => own[(block - record.range.first) as usize],
-            Body::Data { .. } => slots[item.slots_from + (block - item.range.first) as usize],
+            Body::Data { place: Place::Spots(own), .. } => own[(block - record.range.first) as usize],
+            Body::Data { .. } => spots[item.spots_from + (block - item.range.first) as usize],
         };
-        assert_ne!(slot, NO_SLOT, "what is live was written");
-        slot
+        assert_ne!(spot, Spot::NONE, "what is live was written");
+        spot
     };
     let (spans, past) = live_spans(components, item.record, item.component, item.range);
     drop_past(item.record, item.component, past, transaction);
     if record.op <= component.settled || Canary::UnsettledFolded.sings() {
         for span in spans {
-            plan_fold(components, record, item.record, span, &slot_of, true, transaction);
+            plan_fold(components, record, item.record, span, &spot_of, true, transaction);
         }
         return;
     }
@@ -194,10 +194,10 @@ fn plan_item(components: &Components, map: &mut Map, item: &Item, slots: &Slots,
     for span in spans {
         let body = match &record.body {
             Body::Data { crcs, row_checks, .. } => {
-                let list: Box<[u64]> = (span.first..span.end()).map(slot_of).collect();
-                list.iter().for_each(|&slot| transaction.add_slot(item.device, slot));
+                let list: Box<[Spot]> = (span.first..span.end()).map(spot_of).collect();
+                list.iter().for_each(|&spot| transaction.add_spot(item.device, spot));
                 let from = (span.first - record.range.first) as usize;
-                let (count, place) = (span.count as usize, Place::Slots(list));
+                let (count, place) = (span.count as usize, Place::Spots(list));
                 let crcs = Crcs::from_slice(&crcs[from..from + count]);
                 Body::Data { place, crcs, row_checks: row_checks.part(from, count) }
             }
@@ -210,13 +210,13 @@ fn plan_item(components: &Components, map: &mut Map, item: &Item, slots: &Slots,
     }
 }
 
-/// Puts a settled run into the map. `new` slots have no reference yet.
+/// Puts a settled run into the map. `new` spots have no reference yet.
 fn plan_fold(
     components: &Components,
     record: &Record,
     id: RecordId,
     span: BlockRange,
-    slot_of: &dyn Fn(u64) -> u64,
+    spot_of: &dyn Fn(u64) -> Spot,
     new: bool,
     transaction: &mut Transaction,
 ) {
@@ -227,16 +227,16 @@ fn plan_fold(
         false => component.base.runs(span).into_iter().chain(transaction.newly_mapped(component.id, span)).collect(),
     };
     for block in runs.into_iter().flat_map(|run| run.first..run.end()) {
-        let slot = slot_of(block);
-        let entry = (slot != NO_SLOT).then(|| Entry {
-            slot,
+        let spot = spot_of(block);
+        let entry = (spot != Spot::NONE).then(|| Entry {
+            spot,
             crc: record.crc(block),
             row_check: record.row_check(block),
             op: record.op,
         });
         match transaction.set_entry_of(component, block, By::record(record), entry) {
-            true if new => transaction.add_slot(component.device, slot),
-            false if !new => transaction.drop_slot(component.device, slot),
+            true if new => transaction.add_spot(component.device, spot),
+            false if !new => transaction.drop_spot(component.device, spot),
             _ => {}
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Promises    what is read of a page is of the page that the index names; of one that is damaged nothing is believed, and that its
 //!             places are lost is not forgotten as long as any snapshot may ask for them
-//!             an entry goes only when no snapshot needs it, and its slot with it
+//!             an entry goes only when no snapshot needs it, and its spot with it
 //! Assumes     the destage task folds: no transaction is under way
 //! Not here    which shards are folded when (`shards.rs`), writing pages (`map_pages.rs`), what is kept (`transaction.rs`)
 
@@ -11,7 +11,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use cairn_env::{Env, PageBuf};
 use cairn_format::{
-    HOLE_SLOT, HistoryAt, HistoryPage, HistoryPageName, PackedHistoryPage, SHARD_BLOCKS, decode_history_page,
+    HistoryAt, HistoryPage, HistoryPageName, PackedHistoryPage, SHARD_BLOCKS, Spot, decode_history_page,
     history_rows::{HistoryCount, HistoryPageRef, HistoryPlane, HistoryShardRow},
     map_rows::{SHARD_REGIONS, StoredBits},
     pack_history_pages, peek_history_page,
@@ -73,7 +73,7 @@ impl History {
         }
         match found {
             None => Then::AsNow,
-            Some((_, entry)) if entry.slot == HOLE_SLOT => Then::Hole,
+            Some((_, entry)) if entry.spot == Spot::HOLE => Then::Hole,
             Some((_, entry)) => Then::Entry(*entry),
         }
     }
@@ -89,13 +89,13 @@ impl History {
         let found = self.entries.binary_search_by_key(&at, |(at, _)| *at);
         found.ok().map(|place| self.entries[place].1)
     }
-    /// The entry of a block that stands in a slot.
-    pub fn in_slot(&self, block: u64, slot: u64) -> Option<(HistoryAt, Entry)> {
+    /// The entry of a block that stands in a spot.
+    pub fn in_spot(&self, block: u64, spot: Spot) -> Option<(HistoryAt, Entry)> {
         let from = self.entries.partition_point(|((of, _), _)| *of < block);
         self.entries[from..]
             .iter()
             .take_while(|((of, _), _)| *of == block)
-            .find(|(_, entry)| entry.slot == slot)
+            .find(|(_, entry)| entry.spot == spot)
             .copied()
     }
     /// Whether a page of it is damaged.

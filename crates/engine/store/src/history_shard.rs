@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use cairn_format::{
-    HOLE_SLOT, HistoryAt, SHARD_BLOCKS,
+    HistoryAt, SHARD_BLOCKS, Spot,
     history_rows::{HistoryCount, HistoryPageRef},
 };
 
@@ -52,7 +52,7 @@ pub(crate) struct HistoryShard {
 
 /// Whether an entry of history takes space: one of a hole does not.
 pub(crate) fn takes_space(entry: &Entry) -> bool {
-    entry.slot != HOLE_SLOT
+    entry.spot != Spot::HOLE
 }
 
 /// Adds to counts by generation, or takes from them.
@@ -162,32 +162,35 @@ mod tests {
     /// Goal: counts are of what is there, whatever moves and goes. Method: entries that are new, that stand elsewhere, that are dropped.
     #[test]
     fn counts_follow_what_comes_and_goes() {
-        let entry = |slot| Entry { slot, crc: 0, row_check: 0, op: OpId::ZERO };
+        let entry = |spot| Entry { spot, crc: 0, row_check: 0, op: OpId::ZERO };
         let mut shard = HistoryShard::default();
         assert_eq!(
             shard.put(
                 3,
                 [
-                    ((5, 1), entry(HOLE_SLOT), Over::Nothing),
-                    ((5, 2), entry(7), Over::Nothing),
-                    ((6, 1), entry(8), Over::Nothing)
+                    ((5, 1), entry(Spot::HOLE), Over::Nothing),
+                    ((5, 2), entry(Spot::raw(7)), Over::Nothing),
+                    ((6, 1), entry(Spot::raw(8)), Over::Nothing)
                 ]
             ),
             3
         );
-        assert_eq!(shard.put(4, [((5, 1), entry(9), Over::Unlike), ((5, 2), entry(HOLE_SLOT), Over::Unlike)]), 0);
-        assert_eq!(shard.put(4, [((5, 1), entry(10), Over::Alike)]), 0);
+        assert_eq!(
+            shard.put(4, [((5, 1), entry(Spot::raw(9)), Over::Unlike), ((5, 2), entry(Spot::HOLE), Over::Unlike)]),
+            0
+        );
+        assert_eq!(shard.put(4, [((5, 1), entry(Spot::raw(10)), Over::Alike)]), 0);
         let told = |shard: &HistoryShard| {
             shard.counts().iter().map(|c| (c.generation, c.entries, c.blocks)).collect::<Vec<_>>()
         };
         assert_eq!((told(&shard), shard.blocks(), shard.since()), (vec![(1, 2, 2), (2, 1, 0)], 2, Some(3)));
         assert_eq!(
-            shard.waiting_of(0..6).map(|(at, entry)| (at, entry.slot)).collect::<Vec<_>>(),
-            [((5, 1), 10), ((5, 2), HOLE_SLOT)]
+            shard.waiting_of(0..6).map(|(at, entry)| (at, entry.spot)).collect::<Vec<_>>(),
+            [((5, 1), Spot::raw(10)), ((5, 2), Spot::HOLE)]
         );
         let mut dropped = Vec::new();
-        count_entry(&mut dropped, 2, &entry(HOLE_SLOT));
-        count_entry(&mut dropped, 1, &entry(8));
+        count_entry(&mut dropped, 2, &entry(Spot::HOLE));
+        count_entry(&mut dropped, 1, &entry(Spot::raw(8)));
         let page = |first| HistoryPageRef { first, stamp: 0, place: 0 };
         shard.folded(vec![page((5, 1)), page((5, 9)), page((7, 0))], &dropped);
         assert_eq!((told(&shard), shard.waiting(), shard.since()), (vec![(1, 1, 1)], 0, None));

@@ -3,8 +3,8 @@
 //! | what | invariant |
 //! |---|---|
 //! | versions, records, charges and windows agree with a recount | I6, I9 |
-//! | the map's entries are exactly the bits, each slot has one reference | I7 |
-//! | a segment's count of slots in use is the number of references to it | I7 |
+//! | the map's entries are exactly the bits, each spot has one reference | I7 |
+//! | a segment's count of spots in use is the number of references to it | I7 |
 //! | every mapped and every buffered block has the CRC that is on record | I7 |
 //!
 //! A check walks everything: for tests and small groups.
@@ -15,7 +15,7 @@ use std::{
 };
 
 use cairn_env::Env;
-use cairn_format::{COMPONENT_BLOCKS_MAX, SHARD_BLOCKS, crc32c};
+use cairn_format::{COMPONENT_BLOCKS_MAX, PAGE_SECTORS, SECTOR_BYTES, SHARD_BLOCKS, crc32c, rows::Live};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     disk_group::{DiskGroup, Inner},
     history::{History, LOST_PLACE},
     history_shard::count_entry,
-    leaf::{BAD_SLOT, LEAF_BLOCKS, Leaf, LeafKey, NO_SLOT, ZERO_SLOT, is_place},
+    leaf::{LEAF_BLOCKS, Leaf, LeafKey, Spot},
     map::Map,
     meta::Rows,
     records::{Body, Place},
@@ -67,10 +67,14 @@ impl<E: Env> DiskGroup<E> {
     }
 }
 
+/// How often something refers to a spot.
+type References = BTreeMap<(u8, Spot), u32>;
+
 /// A block to be read and compared.
 struct Check {
     device: u8,
     offset: u64,
+    sectors: u32,
     crc: u32,
     what: String,
 }
@@ -88,8 +92,9 @@ impl<E: Env> Inner<E> {
         let history = self.all_history().await;
         let checks = self.state.borrow().check_map(&leaves, &history)?;
         for check in checks.into_iter().filter(|_| contents) {
-            let data = self.read_device(check.device, check.offset, BLOCK_BYTES).await;
+            let data = self.read_stored(check.device, check.offset, check.sectors).await;
             let data = data.map_err(|e| format!("{}: {e}", check.what))?;
+            let data = data.ok_or_else(|| format!("{}: the stored bytes do not unpack", check.what))?;
             if crc32c(&data) != check.crc {
                 return Err(format!("{}: the checksum of the stored bytes is wrong", check.what));
             }
@@ -151,11 +156,11 @@ impl<E: Env> Inner<E> {
 }
 
 impl State {
-    /// Counts of history, which of its blocks are known to have it, and the slots that it refers to.
+    /// Counts of history, which of its blocks are known to have it, and the spots that it refers to.
     fn check_history(
         &self,
         history: &AllHistory,
-        references: &mut BTreeMap<(u8, u64), u32>,
+        references: &mut References,
         checks: &mut Vec<Check>,
     ) -> Result<(), String> {
         let mut blocks: BTreeMap<ComponentId, u64> = BTreeMap::new();
@@ -176,15 +181,15 @@ impl State {
                 if !noted {
                     return Err(format!("{what}: it is not known to be there"));
                 }
-                if !is_place(entry.slot) {
+                if !entry.spot.is_place() {
                     continue;
                 }
-                if !self.tier.of(device).has(entry.slot) {
-                    return Err(format!("{what}: device {device} has no slot {}", entry.slot));
+                if !self.tier.of(device).has(entry.spot) {
+                    return Err(format!("{what}: device {device} has no {:?}", entry.spot));
                 }
-                *references.entry((device, entry.slot)).or_default() += 1;
-                let offset = self.tier.of(device).device_offset(entry.slot);
-                checks.push(Check { device, offset, crc: entry.crc, what });
+                *references.entry((device, entry.spot)).or_default() += 1;
+                let (offset, sectors) = (self.tier.of(device).offset_of(entry.spot), entry.spot.sectors());
+                checks.push(Check { device, offset, sectors, crc: entry.crc, what });
             }
             // A check runs beside what removes it.
             let Some(shard) = self.map.pages().and_then(|pages| pages.shards.history(*key)) else { continue };
@@ -209,6 +214,7 @@ impl State {
     pub(crate) fn check_counts(&self) -> Result<(), String> {
         let mut live: BTreeMap<u32, u64> = BTreeMap::new();
         let (mut charged, mut used) = (vec![0; self.tier.len()], vec![0; self.tier.len()]);
+        let mut reserved = vec![0; self.tier.len()];
         for component in self.components.all() {
             let id = component.id;
             for span in component.extents.all() {
@@ -236,6 +242,7 @@ impl State {
             }
             charged[component.device as usize] += component.charge();
             used[component.device as usize] += component.used();
+            reserved[component.device as usize] += component.set_aside();
         }
         for deleted in self.components.deleted() {
             charged[deleted.device as usize] += deleted.base_blocks;
@@ -250,6 +257,12 @@ impl State {
                     "device {device}: {} blocks charged and {} used, {} and {} counted",
                     segments.charged, segments.used, charged[device], used[device]
                 ));
+            }
+        }
+        for (segments, reserved) in self.tier.devices().iter().zip(reserved).filter(|(segments, _)| !segments.failed) {
+            if segments.reserved != reserved {
+                let device = segments.device;
+                return Err(format!("device {device}: {} blocks reserved, {reserved} counted", segments.reserved));
             }
         }
         for (id, record) in self.components.records.iter() {
@@ -268,7 +281,7 @@ impl State {
     /// Compares the map's leaves with bits and segment counts; returns the blocks to be read.
     fn check_map(&self, leaves: &BTreeMap<LeafKey, Leaf>, history: &AllHistory) -> Result<Vec<Check>, String> {
         let mut checks = Vec::new();
-        let mut references: BTreeMap<(u8, u64), u32> = BTreeMap::new();
+        let mut references = References::new();
         let mut mapped: BTreeMap<ComponentId, u64> = BTreeMap::new();
         for (&(id, number), leaf) in leaves {
             if number > COMPONENT_BLOCKS_MAX / LEAF_BLOCKS {
@@ -284,21 +297,21 @@ impl State {
             }
             for (at, entry) in leaf.entries() {
                 let block = number * LEAF_BLOCKS + at;
-                let what = format!("{id:?} block {block} in slot {}", entry.slot);
+                let what = format!("{id:?} block {block} in {:?}", entry.spot);
                 if known.is_some_and(|c| !c.lost && !c.base.get(block)) {
                     return Err(format!("{what}: its bit is not set"));
                 }
                 *mapped.entry(id).or_default() += 1;
-                if entry.row_check != 0 && !is_place(entry.slot) {
+                if entry.row_check != 0 && !entry.spot.is_place() {
                     return Err(format!("{what}: parity that stands nowhere"));
                 }
-                if entry.slot != ZERO_SLOT && entry.slot != BAD_SLOT {
-                    if !self.tier.of(device).has(entry.slot) {
-                        return Err(format!("{what}: device {device} has no such slot"));
+                if entry.spot != Spot::ZERO && entry.spot != Spot::BAD {
+                    if !self.tier.of(device).has(entry.spot) {
+                        return Err(format!("{what}: device {device} has no such spot"));
                     }
-                    *references.entry((device, entry.slot)).or_default() += 1;
-                    let offset = self.tier.of(device).device_offset(entry.slot);
-                    checks.push(Check { device, offset, crc: entry.crc, what });
+                    *references.entry((device, entry.spot)).or_default() += 1;
+                    let (offset, sectors) = (self.tier.of(device).offset_of(entry.spot), entry.spot.sectors());
+                    checks.push(Check { device, offset, sectors, crc: entry.crc, what });
                 }
             }
         }
@@ -314,11 +327,11 @@ impl State {
         Ok(checks)
     }
 
-    fn check_records(&self, references: &mut BTreeMap<(u8, u64), u32>, checks: &mut Vec<Check>) -> Result<(), String> {
+    fn check_records(&self, references: &mut References, checks: &mut Vec<Check>) -> Result<(), String> {
         for garbage in &self.components.records.garbage {
             let device = self.components.device_of(garbage.component);
-            for &slot in garbage.slots.iter().filter(|s| is_place(**s)) {
-                device.into_iter().for_each(|d| *references.entry((d, slot)).or_default() += 1);
+            for &spot in garbage.spots.iter().filter(|s| s.is_place()) {
+                device.into_iter().for_each(|d| *references.entry((d, spot)).or_default() += 1);
             }
         }
         for (_, record) in self.components.records.iter() {
@@ -331,25 +344,27 @@ impl State {
             let component = self.components.of(record.component);
             for (at, &crc) in crcs.iter().enumerate() {
                 let block = record.range.first + at as u64;
-                let (device, offset) = match place {
+                let (device, offset, sectors) = match place {
                     Place::Log(position) => {
-                        (LOG, self.log.ring.device_offset(position + at as u64 * u64::from(BLOCK_BYTES)))
+                        let position = position + at as u64 * u64::from(BLOCK_BYTES);
+                        (LOG, self.log.ring.device_offset(position), PAGE_SECTORS)
                     }
-                    Place::Slots(slots) => {
-                        if slots[at] == NO_SLOT || slots[at] == BAD_SLOT {
+                    Place::Spots(spots) => {
+                        if matches!(spots[at], Spot::NONE | Spot::BAD | Spot::ZERO) {
                             continue;
                         }
-                        if !self.tier.of(component.device).has(slots[at]) {
-                            return Err(format!("{:?} block {block} is in no slot of its device", record.component));
+                        if !self.tier.of(component.device).has(spots[at]) {
+                            return Err(format!("{:?} block {block} is in no spot of its device", record.component));
                         }
                         let segments = self.tier.of(component.device);
-                        if segments.is_free(segments.segment_of(slots[at])) {
+                        if segments.is_free(segments.segment_of(spots[at])) {
                             return Err(format!("{:?} block {block} is in a segment that is free", record.component));
                         }
                         if record.row.is_some() {
-                            *references.entry((component.device, slots[at])).or_default() += 1;
+                            *references.entry((component.device, spots[at])).or_default() += 1;
                         }
-                        (component.device, self.tier.of(component.device).device_offset(slots[at]))
+                        let segments = self.tier.of(component.device);
+                        (component.device, segments.offset_of(spots[at]), spots[at].sectors())
                     }
                 };
                 // Only where the record still stands: the log behind a superseded block may be anything.
@@ -359,7 +374,7 @@ impl State {
                     .any(|s| s.versions.iter().any(|&v| std::ptr::eq(self.components.records.of(v), record)));
                 if stands {
                     let what = format!("{:?} block {block} of operation {}", record.component, record.op.seq);
-                    checks.push(Check { device, offset, crc, what });
+                    checks.push(Check { device, offset, sectors, crc, what });
                 }
             }
         }
@@ -392,31 +407,39 @@ fn check_leaves(map: &Map, leaves: &Rows, deltas: &Rows) -> Result<BTreeMap<Leaf
 }
 
 /// Compares the counts of segments with the references to them.
-fn check_segments(tier: &Tier, references: &BTreeMap<(u8, u64), u32>) -> Result<(), String> {
-    if let Some(((device, slot), count)) = references.iter().find(|(_, count)| **count > 1) {
-        return Err(format!("slot {slot} of device {device} has {count} references"));
+fn check_segments(tier: &Tier, references: &References) -> Result<(), String> {
+    if let Some(((device, spot), count)) = references.iter().find(|(_, count)| **count > 1) {
+        return Err(format!("{spot:?} of device {device} has {count} references"));
     }
-    let mut counted: BTreeMap<(u8, u32), u32> = BTreeMap::new();
-    for &(device, slot) in references.keys() {
-        *counted.entry((device, tier.of(device).segment_of(slot))).or_default() += 1;
+    let overlap =
+        references.keys().zip(references.keys().skip(1)).find(|(a, b)| a.0 == b.0 && a.1.end() > b.1.sector());
+    if let Some(((device, a), (_, b))) = overlap {
+        return Err(format!("{a:?} and {b:?} of device {device} have sectors in common"));
+    }
+    let mut counted: BTreeMap<(u8, u32), Live> = BTreeMap::new();
+    for &(device, spot) in references.keys() {
+        let live = counted.entry((device, tier.of(device).segment_of(spot))).or_default();
+        *live = Live { sectors: live.sectors + spot.sectors(), items: live.items + 1 };
     }
     for (device, segments) in (0u8..).zip(tier.devices()).filter(|(_, s)| !s.failed) {
-        let mut total = 0;
+        let mut total = (0, 0);
         for segment in 0..segments.count() as u32 {
-            let (row, count) = (segments.row(segment), counted.get(&(device, segment)).copied().unwrap_or(0));
-            total += u64::from(row.live);
+            let (row, count) = (segments.row(segment), counted.get(&(device, segment)).copied().unwrap_or_default());
+            total =
+                (total.0 + u64::from(row.live.sectors) * u64::from(SECTOR_BYTES), total.1 + u64::from(row.live.items));
             if row.live != count {
                 return Err(format!(
-                    "segment {segment} of device {device}: {} slots counted as in use, {count} are",
-                    row.live
+                    "segment {segment} of device {device}: {} blocks in {} sectors counted as in use, {} in {} are",
+                    row.live.items, row.live.sectors, count.items, count.sectors
                 ));
             }
         }
         if !segments.victims_are_right() {
             return Err(format!("device {device}: the order in which segments are cleaned lacks some, or has others"));
         }
-        if total != segments.live() {
-            return Err(format!("device {device}: {} slots in use, {total} in its segments", segments.live()));
+        let known = (segments.live_bytes(), segments.live_items());
+        if total != known {
+            return Err(format!("device {device}: {known:?} bytes and blocks in use, {total:?} in its segments"));
         }
     }
     Ok(())

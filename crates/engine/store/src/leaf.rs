@@ -13,12 +13,12 @@ use cairn_cache::ClockCache;
 
 /// One mapped block.
 pub(crate) use cairn_format::MapEntry as Entry;
-pub(crate) use cairn_format::{BAD_SLOT, LEAF_BLOCKS, NO_SLOT, ZERO_SLOT, is_place};
+pub(crate) use cairn_format::{LEAF_BLOCKS, Spot};
 
 /// A block of a leaf in memory: side by side, as most are asked for one of 64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Kept {
-    slot: u64,
+    spot: Spot,
     seq: u64,
     crc: u32,
     /// Which of the epochs.
@@ -45,7 +45,7 @@ struct Rare {
 
 impl Default for Leaf {
     fn default() -> Self {
-        let blocks = [Kept { slot: NO_SLOT, seq: 0, crc: 0, epoch: 0 }; LEAF_BLOCKS as usize];
+        let blocks = [Kept { spot: Spot::NONE, seq: 0, crc: 0, epoch: 0 }; LEAF_BLOCKS as usize];
         Self { blocks, epoch: Epoch::default(), rare: None }
     }
 }
@@ -53,20 +53,20 @@ impl Default for Leaf {
 impl Leaf {
     pub fn get(&self, block: u64) -> Option<Entry> {
         let at = (block % LEAF_BLOCKS) as usize;
-        let Kept { slot, seq, crc, epoch } = self.blocks[at];
+        let Kept { spot, seq, crc, epoch } = self.blocks[at];
         let row_checks = self.rare.as_ref().and_then(|rare| rare.row_checks.as_ref());
         let row_check = row_checks.map_or(0, |checks| checks[at]);
-        (slot != NO_SLOT).then(|| Entry { slot, crc, row_check, op: OpId { epoch: self.epoch(epoch), seq } })
+        (spot != Spot::NONE).then(|| Entry { spot, crc, row_check, op: OpId { epoch: self.epoch(epoch), seq } })
     }
     pub fn set(&mut self, block: u64, entry: Option<Entry>) {
         let at = (block % LEAF_BLOCKS) as usize;
         self.set_row_check(at, entry.map_or(0, |entry| entry.row_check));
         let Some(entry) = entry else {
-            self.blocks[at].slot = NO_SLOT;
+            self.blocks[at].spot = Spot::NONE;
             return;
         };
         let epoch = self.number_of(entry.op.epoch);
-        self.blocks[at] = Kept { slot: entry.slot, seq: entry.op.seq, crc: entry.crc, epoch };
+        self.blocks[at] = Kept { spot: entry.spot, seq: entry.op.seq, crc: entry.crc, epoch };
     }
     fn set_row_check(&mut self, at: usize, row_check: u32) {
         if row_check != 0 {
@@ -88,7 +88,7 @@ impl Leaf {
         if let Some(found) = later {
             return found as u8 + 1;
         }
-        if self.epoch != epoch && self.blocks.iter().all(|kept| kept.slot == NO_SLOT || kept.epoch != 0) {
+        if self.epoch != epoch && self.blocks.iter().all(|kept| kept.spot == Spot::NONE || kept.epoch != 0) {
             self.epoch = epoch;
         }
         if self.epoch == epoch {
@@ -105,7 +105,7 @@ impl Leaf {
         let mut used: Vec<Epoch> = self.entries().map(|(_, entry)| entry.op.epoch).collect();
         used.sort_unstable();
         used.dedup();
-        for at in (0..self.blocks.len()).filter(|at| self.blocks[*at].slot != NO_SLOT).collect::<Vec<_>>() {
+        for at in (0..self.blocks.len()).filter(|at| self.blocks[*at].spot != Spot::NONE).collect::<Vec<_>>() {
             let epoch = self.epoch(self.blocks[at].epoch);
             self.blocks[at].epoch = used.binary_search(&epoch).expect("collected above") as u8;
         }
@@ -114,7 +114,7 @@ impl Leaf {
         self.rare.get_or_insert_default().epochs = used.collect();
     }
     pub fn is_empty(&self) -> bool {
-        self.blocks.iter().all(|kept| kept.slot == NO_SLOT)
+        self.blocks.iter().all(|kept| kept.spot == Spot::NONE)
     }
     /// (block within the leaf, entry) of every mapped block.
     pub fn entries(&self) -> impl Iterator<Item = (u64, Entry)> + '_ {
@@ -127,7 +127,8 @@ impl Leaf {
 
     /// The same of those blocks only whose bits are set in `part`.
     pub fn encode_part(&self, part: u64) -> Vec<u8> {
-        let count = (0..LEAF_BLOCKS).filter(|&b| part >> b & 1 == 1 && self.blocks[b as usize].slot != NO_SLOT).count();
+        let count =
+            (0..LEAF_BLOCKS).filter(|&b| part >> b & 1 == 1 && self.blocks[b as usize].spot != Spot::NONE).count();
         let mut row = LeafRow {
             present: 0,
             slots: Vec::with_capacity(count),
@@ -137,7 +138,7 @@ impl Leaf {
         };
         for (block, entry) in self.entries().filter(|(block, _)| part >> block & 1 == 1) {
             row.present |= 1 << block;
-            row.slots.push(entry.slot);
+            row.slots.push(entry.spot.slot().expect("leaves that are rows have raw blocks"));
             row.crcs.push(entry.crc.to_le_bytes());
             let epoch = row.epochs.iter().position(|&e| e == entry.op.epoch).unwrap_or_else(|| {
                 row.epochs.push(entry.op.epoch);
@@ -156,10 +157,8 @@ impl Leaf {
         for (at, block) in blocks.enumerate() {
             let (epoch, seq) = row.ops[at];
             let op = OpId { epoch: *row.epochs.get(epoch as usize)?, seq };
-            leaf.set(
-                block,
-                Some(Entry { slot: row.slots[at], crc: u32::from_le_bytes(row.crcs[at]), row_check: 0, op }),
-            );
+            let spot = Spot::of_slot(row.slots[at]).filter(|spot| *spot != Spot::NONE)?;
+            leaf.set(block, Some(Entry { spot, crc: u32::from_le_bytes(row.crcs[at]), row_check: 0, op }));
         }
         Some(leaf)
     }
@@ -182,7 +181,7 @@ mod tests {
 
     fn entry(n: u64) -> Entry {
         let epoch = Epoch { number: n % 3 + n / 100 * 5, host: HostId(1), incarnation: Incarnation(1) };
-        Entry { slot: n * 7, crc: n as u32, row_check: 0, op: OpId { epoch, seq: n } }
+        Entry { spot: Spot::raw(n * 7), crc: n as u32, row_check: 0, op: OpId { epoch, seq: n } }
     }
 
     /// Goal: row checks and epochs come and go with their blocks. Method: beside a plain list, in more epochs than a leaf can number.

@@ -181,7 +181,7 @@ impl Map {
         self.generation == generation && !self.committing
     }
 
-    /// Keeps leaves that were read under `generation`. False when a transaction came between: what was read may name slots that
+    /// Keeps leaves that were read under `generation`. False when a transaction came between: what was read may name spots that
     /// are free now.
     pub fn keep_read(&mut self, generation: u64, leaves: &[(LeafKey, Arc<Leaf>)]) -> bool {
         if self.generation != generation {

@@ -6,26 +6,32 @@
 use cairn_types::{ClientTag, UnsettledOp};
 
 use crate::{
+    leaf::Spot,
     records::{Body, Place, Record},
     row_checks::RowChecks,
     rows::{PendingBody, PendingRow},
 };
 
-/// The row of a record, whose blocks stand in slots. `known`: the operation, unless it is settled meanwhile. `told_as_copy`: where it
+/// The row of a record, whose blocks stand in spots. `known`: the operation, unless it is settled meanwhile. `told_as_copy`: where it
 /// came as a copy its row says so, as its component has cuts.
 pub(crate) fn row_of(record: &Record, known: Option<&UnsettledOp>, told_as_copy: bool) -> PendingRow {
     let members = known.map_or(0, |known| known.members);
     let told = match &record.body {
         Body::Zero { keep_allocated } if members == 0 => PendingBody::Zero { keep_allocated: *keep_allocated },
         Body::Zero { keep_allocated } => PendingBody::ZeroRows { members, keep_allocated: *keep_allocated },
-        Body::Data { place: Place::Slots(slots), crcs, row_checks } => {
-            let (slots, crcs, row_checks) = (slots.to_vec(), crcs.to_vec(), row_checks.as_slice().to_vec());
-            match members == 0 && row_checks.is_empty() {
-                true => PendingBody::Data { slots, crcs },
-                false => PendingBody::Rows { members, slots, crcs, row_checks },
+        Body::Data { place: Place::Spots(spots), crcs, row_checks } => {
+            let (crcs, row_checks) = (crcs.to_vec(), row_checks.as_slice().to_vec());
+            let slots: Option<Vec<u64>> = spots.iter().map(|spot| spot.slot()).collect();
+            match (slots, members == 0 && row_checks.is_empty()) {
+                (Some(slots), true) => PendingBody::Data { slots, crcs },
+                (Some(slots), false) => PendingBody::Rows { members, slots, crcs, row_checks },
+                (None, _) => {
+                    let spots = spots.iter().map(|spot| spot.bits()).collect();
+                    PendingBody::Spots { members, spots, crcs, row_checks }
+                }
             }
         }
-        Body::Data { place: Place::Log(_), .. } => unreachable!("a pending row has slots"),
+        Body::Data { place: Place::Log(_), .. } => unreachable!("a pending row has spots"),
     };
     let body = if record.is_copy && told_as_copy { PendingBody::Copied(Box::new(told)) } else { told };
     PendingRow {
@@ -60,17 +66,27 @@ pub(crate) fn body_of(body: PendingBody, blocks: usize) -> Option<Told> {
     }
 }
 
+fn of_slots(slots: Vec<u64>) -> Option<Box<[Spot]>> {
+    slots.into_iter().map(Spot::of_slot).collect()
+}
+
 fn blocks_of(body: PendingBody, blocks: usize) -> Option<(Body, u16)> {
-    let data = |slots: Vec<u64>, crcs: Vec<u32>, row_checks: Vec<u32>| {
+    let data = |spots: Option<Box<[Spot]>>, crcs: Vec<u32>, row_checks: Vec<u32>| {
+        let spots = spots?;
         let row_checks = RowChecks::new(row_checks.into());
-        let whole = slots.len() == blocks && crcs.len() == blocks && row_checks.fits(blocks);
-        whole.then(|| Body::Data { place: Place::Slots(slots.into()), crcs: crcs.into(), row_checks })
+        let whole = spots.len() == blocks && crcs.len() == blocks && row_checks.fits(blocks);
+        whole.then(|| Body::Data { place: Place::Spots(spots), crcs: crcs.into(), row_checks })
     };
     Some(match body {
         PendingBody::Zero { keep_allocated } => (Body::Zero { keep_allocated }, 0),
         PendingBody::ZeroRows { members, keep_allocated } => (Body::Zero { keep_allocated }, members),
-        PendingBody::Data { slots, crcs } => (data(slots, crcs, Vec::new())?, 0),
-        PendingBody::Rows { members, slots, crcs, row_checks } => (data(slots, crcs, row_checks)?, members),
+        PendingBody::Data { slots, crcs } => (data(of_slots(slots), crcs, Vec::new())?, 0),
+        PendingBody::Rows { members, slots, crcs, row_checks } => (data(of_slots(slots), crcs, row_checks)?, members),
+        PendingBody::Spots { members, spots, crcs, row_checks } => {
+            let placeless = |bits| Spot::of_slot(bits).filter(|spot| !spot.is_place());
+            let spots = spots.into_iter().map(|bits| Spot::of_bits(bits).or_else(|| placeless(bits))).collect();
+            (data(spots, crcs, row_checks)?, members)
+        }
         PendingBody::Copied(_) => return None,
     })
 }
@@ -83,12 +99,19 @@ mod tests {
     use super::*;
     use crate::pending_number::PendingNumber;
 
+    fn spot() -> impl Strategy<Value = Spot> {
+        let raw = (0u64..1 << 35).prop_map(Spot::raw);
+        let packed =
+            (0u64..1 << 38, 1u32..=6).prop_map(|(sector, sectors)| Spot::packed(sector, sectors).expect("it is one"));
+        prop_oneof![4 => raw, 1 => packed, 1 => Just(Spot::NONE), 1 => Just(Spot::BAD)]
+    }
+
     proptest! {
         /// Goal: what a record says of its blocks is what its row says, and a row of other lengths is none. Method: any sums, members and
         /// bodies; rows of mirrors are of the kinds that they were.
         #[test]
         fn rows_read_back(
-            blocks in proptest::collection::vec((any::<u64>(), any::<u32>(), prop_oneof![Just(0u32), any::<u32>()]), 1..9),
+            blocks in proptest::collection::vec((spot(), any::<u32>(), prop_oneof![Just(0u32), any::<u32>()]), 1..9),
             members in prop_oneof![Just(0u16), any::<u16>()],
             zero in any::<bool>(),
             is_copy in any::<bool>(),
@@ -97,7 +120,7 @@ mod tests {
             let body = match zero {
                 true => Body::Zero { keep_allocated: count % 2 == 0 },
                 false => Body::Data {
-                    place: Place::Slots(blocks.iter().map(|block| block.0).collect()),
+                    place: Place::Spots(blocks.iter().map(|block| block.0).collect()),
                     crcs: blocks.iter().map(|block| block.1).collect(),
                     row_checks: RowChecks::new(blocks.iter().map(|block| block.2).collect()),
                 },
@@ -111,7 +134,9 @@ mod tests {
             prop_assert_eq!(body_of(cut.body, count), Some(Told { body: body.clone(), members, is_copy }));
             let row = row_of(&record, Some(&known), false);
             prop_assert_eq!((row.client, row.position, row.range), (known.client, 9, range));
-            let of_mirror = members == 0 && (zero || blocks.iter().all(|block| block.2 == 0));
+            let is_raw = blocks.iter().all(|block| !block.0.is_packed());
+            let of_mirror = members == 0 && (zero || is_raw && blocks.iter().all(|block| block.2 == 0));
+            prop_assert_eq!(matches!(row.body, PendingBody::Spots { .. }), !zero && !is_raw);
             prop_assert_eq!(matches!(row.body, PendingBody::Data { .. } | PendingBody::Zero { .. }), of_mirror);
             prop_assert!(zero || body_of(row.body.clone(), count + 1).is_none());
             prop_assert_eq!(body_of(row.body, count), Some(Told { body, members, is_copy: false }));

@@ -11,6 +11,7 @@ use cairn_types::{BLOCK_BYTES, ComponentId, OpId, Time};
 use crate::{
     capacity::OutBlock,
     error::StoreError,
+    leaf::Spot,
     queue::{Charged, DataParts, Done, Queued},
     ring::Class,
     segments::{STREAMS, Segments},
@@ -54,14 +55,14 @@ pub(crate) struct Placement {
     data: DataParts,
     pub charged: Charged,
     pub done: Done,
-    /// Where its slots begin among those of what is written with it.
-    pub slots_from: usize,
+    /// Where its spots begin among those of what is written with it.
+    pub spots_from: usize,
 }
 
 impl Placement {
     /// Of a copy's record.
     pub fn new(since: Time, device: u8, record: LogRecord, data: DataParts, charged: Charged, done: Done) -> Self {
-        Self { since, device, copy: CopyParts::of(record), data, charged, done, slots_from: 0 }
+        Self { since, device, copy: CopyParts::of(record), data, charged, done, spots_from: 0 }
     }
 
     pub fn bytes(&self) -> u64 {
@@ -79,14 +80,14 @@ impl Placement {
         Queued::new(since, copy.into_record(), data, Class::Normal, charged, None, done)
     }
 
-    /// The record that names its slots.
-    pub fn into_placed(self, slots: &[u64], segments: &Segments, ticket: u64) -> Queued {
+    /// The record that names its spots.
+    pub fn into_placed(self, spots: &[Spot], segments: &Segments, ticket: u64) -> Queued {
         let Self { since, copy, charged, done, .. } = self;
         let CopyParts { component, op, settled, pieces } = copy;
-        let mut slots = slots;
+        let mut spots = spots;
         let placed = |piece: LogPiece| {
-            let (own, rest) = slots.split_at(piece.data_blocks() as usize);
-            slots = rest;
+            let (own, rest) = spots.split_at(piece.data_blocks() as usize);
+            spots = rest;
             let runs = runs_of(own, segments);
             match piece {
                 LogPiece::Hole { range } => PlacedPiece::Hole { range },
@@ -121,19 +122,20 @@ pub(crate) fn out_blocks(
     blocks
 }
 
-/// Slots as runs, each within a segment.
-fn runs_of(slots: &[u64], segments: &Segments) -> Vec<SlotRun> {
+/// Raw spots as runs, each within a segment.
+fn runs_of(spots: &[Spot], segments: &Segments) -> Vec<SlotRun> {
     let mut runs: Vec<SlotRun> = Vec::new();
-    for &slot in slots {
+    for &spot in spots {
+        let slot = spot.slot().expect("what goes past the log is raw");
         match runs.last_mut() {
             Some(run)
                 if run.first_slot + u64::from(run.count) == slot
-                    && segments.segment_of(run.first_slot) == segments.segment_of(slot) =>
+                    && segments.segment_of_slot(run.first_slot) == segments.segment_of(spot) =>
             {
                 run.count += 1;
             }
             _ => {
-                let generation = segments.row(segments.segment_of(slot)).generation;
+                let generation = segments.row(segments.segment_of(spot)).generation;
                 runs.push(SlotRun { first_slot: slot, count: 1, generation });
             }
         }
@@ -168,7 +170,7 @@ impl Placing {
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.under_way.is_empty()
     }
-    /// Takes out what is of a component. Blocks that are being written stay in slots that nothing will name.
+    /// Takes out what is of a component. Blocks that are being written stay in spots that nothing will name.
     pub fn take_those_of(&mut self, component: ComponentId) -> Vec<Placement> {
         let of = |placement: &mut Placement| placement.copy.component == component;
         let mut taken: Vec<Placement> = self.under_way.values_mut().flat_map(|some| some.extract_if(.., of)).collect();
@@ -197,7 +199,7 @@ impl Placing {
             p.device == device && (have == 0 || have as u64 * PAGE + p.bytes() <= TOGETHER_BYTES_MAX)
         };
         while let Some(mut placement) = self.waiting.pop_front_if(|p| fits(p, blocks.len())) {
-            placement.slots_from = blocks.len();
+            placement.spots_from = blocks.len();
             blocks.extend(placement.blocks());
             group.push(placement);
         }

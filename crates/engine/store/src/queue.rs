@@ -49,6 +49,8 @@ pub(crate) struct More {
     pub blocks: u64,
     /// What becomes history.
     pub history: u64,
+    /// All that it has data for, and the device that it goes to.
+    pub data: (u8, u64),
 }
 
 /// None where it adds nothing.

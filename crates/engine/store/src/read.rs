@@ -22,8 +22,9 @@ use crate::{
     error::{StoreError, StoreErrorKind, damaged},
     history::Then,
     latencies::{ReadSource, ReadWatch},
-    leaf::{BAD_SLOT, LEAF_BLOCKS, Leaf, LeafKey, ZERO_SLOT},
+    leaf::{LEAF_BLOCKS, Leaf, LeafKey, Spot},
     map::Map,
+    packed_read::PackedStretch,
     read_cache::{CACHED_READ_BLOCKS_MAX, ReadCache},
     records::{Body, Place, RecordId, Records},
     ring::Ring,
@@ -78,6 +79,16 @@ enum Source {
         row_check: u32,
     },
     Device(Stretch),
+    Packed(PackedStretch),
+}
+
+/// What came of reading a source.
+enum Read {
+    /// It was no read.
+    None,
+    Pages(Result<Bytes, DiskError>),
+    /// Blocks, and which of them are bad.
+    Unpacked(Result<(Bytes, Vec<u64>), DiskError>),
 }
 
 /// What a plan still needs, or the plan.
@@ -253,11 +264,19 @@ impl<E: Env> Inner<E> {
     ) -> Result<(Contents, Vec<u64>), StoreError> {
         count_sources(&mut self.state.borrow_mut().counters, &sources);
         let reads = sources.iter().map(|source| {
-            let read = match source {
-                Source::Device(stretch) => Some(self.read_stretch(stretch)),
-                _ => None,
+            // Not in the future below: what reads a packed block is larger.
+            let (pages, packed) = match source {
+                Source::Device(stretch) => (Some(self.read_stretch(stretch)), None),
+                Source::Packed(stretch) => (None, Some(Box::pin(self.read_packed(stretch)))),
+                _ => (None, None),
             };
-            async move { if let Some(read) = read { Some(read.await) } else { None } }
+            async move {
+                match (pages, packed) {
+                    (Some(pages), _) => Read::Pages(pages.await),
+                    (None, Some(packed)) => Read::Unpacked(packed.await),
+                    (None, None) => Read::None,
+                }
+            }
         });
         let results = join_all(reads).await;
         let runs = Vec::with_capacity(sources.len());
@@ -271,27 +290,41 @@ impl<E: Env> Inner<E> {
                 (Source::Ready { data, crc, row_check }, _) => {
                     push_blocks(&mut contents, data, Crcs::from_slice(&[crc]), &[row_check]);
                 }
-                (Source::Device(stretch), Some(Ok(data))) => {
-                    let bad = wrong_blocks(&stretch, &data);
+                (Source::Packed(stretch), Read::Unpacked(Ok((data, bad)))) => {
                     if bad.is_empty() && keep {
-                        self.keep(id, &stretch, &data);
+                        self.keep(id, stretch.first_block, &stretch.crcs, &data);
                     }
                     wrong.extend(bad);
                     push_blocks(&mut contents, data, stretch.crcs, &stretch.row_checks);
                 }
-                (Source::Device(stretch), Some(Err(error))) => {
+                (Source::Packed(PackedStretch { device, .. }), Read::Unpacked(Err(error))) => {
+                    return Err(self.device_gone(id, device, &error));
+                }
+                (Source::Device(stretch), Read::Pages(Ok(data))) => {
+                    let bad = wrong_blocks(&stretch, &data);
+                    if bad.is_empty() && keep {
+                        self.keep(id, stretch.first_block, &stretch.crcs, &data);
+                    }
+                    wrong.extend(bad);
+                    push_blocks(&mut contents, data, stretch.crcs, &stretch.row_checks);
+                }
+                (Source::Device(stretch), Read::Pages(Err(error))) => {
                     if stretch.device != LOG && error.kind == DiskErrorKind::Gone {
-                        self.fail_device(stretch.device, &error);
-                        return Err(StoreError::new(StoreErrorKind::Lost, format!("component {id} is lost: {error}")));
+                        return Err(self.device_gone(id, stretch.device, &error));
                     }
                     let (data, bad) = self.salvage(&stretch).await;
                     wrong.extend(bad);
                     push_blocks(&mut contents, data, stretch.crcs, &stretch.row_checks);
                 }
-                (Source::Device(_), None) => unreachable!("every device source was read"),
+                (Source::Device(_) | Source::Packed(_), _) => unreachable!("every device source was read"),
             }
         }
         Ok((contents, wrong))
+    }
+
+    fn device_gone(&self, id: ComponentId, device: u8, error: &DiskError) -> StoreError {
+        self.fail_device(device, error);
+        StoreError::new(StoreErrorKind::Lost, format!("component {id} is lost: {error}"))
     }
 
     /// Blocks of a read that only these leaves know.
@@ -314,12 +347,12 @@ impl<E: Env> Inner<E> {
         }
     }
 
-    fn keep(&self, id: ComponentId, stretch: &Stretch, data: &Bytes) {
+    fn keep(&self, id: ComponentId, first_block: u64, crcs: &[u32], data: &Bytes) {
         let State { components, map, cache, .. } = &mut *self.state.borrow_mut();
-        for (at, &crc) in stretch.crcs.iter().enumerate() {
+        for (at, &crc) in crcs.iter().enumerate() {
             // The block may have changed since the plan; a later hit compares the CRC, and a change forgets it, so
             // it is kept only while the plan still holds.
-            let block = stretch.first_block + at as u64;
+            let block = first_block + at as u64;
             if crc_now(components, map, id, block) == Some(crc) {
                 cache.insert(id, block, data, at, crc);
             }
@@ -388,6 +421,9 @@ fn count_sources(counters: &mut StoreCounters, sources: &[Source]) {
                     _ => counters.read_capacity_bytes += bytes,
                 }
             }
+            Source::Packed(stretch) => {
+                counters.read_capacity_bytes += stretch.blocks() as u64 * u64::from(BLOCK_BYTES);
+            }
         }
     }
 }
@@ -397,7 +433,7 @@ fn slowest(sources: &[Source]) -> ReadSource {
     let place = |source: &Source| match source {
         Source::Hole(_) | Source::Zeroes(_) | Source::Ready { .. } => ReadSource::Memory,
         Source::Device(stretch) if stretch.device == LOG => ReadSource::Log,
-        Source::Device(_) => ReadSource::Capacity,
+        Source::Device(_) | Source::Packed(_) => ReadSource::Capacity,
     };
     sources.iter().map(place).max().unwrap_or(ReadSource::Memory)
 }
@@ -545,31 +581,53 @@ impl Planner<'_> {
                     let segment = self.ring.physical(self.ring.segment_of(position));
                     self.block(block, sums, (LOG, offset, segment));
                 }
-                Body::Data { place: Place::Slots(slots), .. } => {
-                    let slot = slots[index as usize];
-                    self.slot(block, sums, slot);
+                Body::Data { place: Place::Spots(spots), .. } => {
+                    let spot = spots[index as usize];
+                    self.spot(block, sums, spot);
                 }
             }
         }
     }
 
     /// `sums`: CRC and row check.
-    fn slot(&mut self, block: u64, sums: (u32, u32), slot: u64) {
-        if slot == ZERO_SLOT {
+    fn spot(&mut self, block: u64, sums: (u32, u32), spot: Spot) {
+        if spot == Spot::ZERO {
             self.sources.push(Source::Zeroes(1));
             return;
         }
-        if slot == BAD_SLOT && Canary::MarkForgotten.sings() {
+        if spot == Spot::BAD && Canary::MarkForgotten.sings() {
             self.sources.push(Source::Zeroes(1));
             return;
         }
         let segments = self.segments;
-        // A mark; or no slot, or one that the device does not have: damage of the metadata.
-        if !segments.has(slot) {
+        // A mark; or no spot, or one that the device does not have: damage of the metadata.
+        if !segments.has(spot) {
             return self.missing.push(block);
         }
-        let place = (self.component.device, segments.device_offset(slot), u64::from(segments.segment_of(slot)));
+        if spot.is_packed() {
+            return self.packed(block, sums, spot);
+        }
+        let place = (self.component.device, segments.offset_of(spot), u64::from(segments.segment_of(spot)));
         self.block(block, sums, place);
+    }
+
+    fn packed(&mut self, block: u64, (crc, row_check): (u32, u32), spot: Spot) {
+        if let Some(data) = self.cache.as_mut().and_then(|cache| cache.get(self.component.id, block, crc)) {
+            self.sources.push(Source::Ready { data, crc, row_check });
+            return;
+        }
+        let (device, segment) = (self.component.device, u64::from(self.segments.segment_of(spot)));
+        let last = self.sources.last_mut();
+        if let Some(Source::Packed(last)) =
+            last.filter(|last| matches!(last, Source::Packed(of) if of.takes(block, spot, segment)))
+        {
+            last.push(spot, crc, row_check);
+            return;
+        }
+        let pin = self.pins.pin(device, segment);
+        let mut stretch = PackedStretch::new(block, (device, self.segments.segments_offset, segment), pin);
+        stretch.push(spot, crc, row_check);
+        self.sources.push(Source::Packed(stretch));
     }
 
     fn block(&mut self, block: u64, (crc, row_check): (u32, u32), (device, offset, segment): (u8, u64, u64)) {
@@ -604,7 +662,7 @@ impl Planner<'_> {
                 (Then::AsNow, Some(copy)) => self.version(copy, one),
                 (Then::AsNow, None) if self.component.base.get(block) => self.mapped(one),
                 (Then::AsNow, None) | (Then::Hole, _) => self.hole(one),
-                (Then::Entry(entry), _) => self.slot(block, (entry.crc, entry.row_check), entry.slot),
+                (Then::Entry(entry), _) => self.spot(block, (entry.crc, entry.row_check), entry.spot),
                 (Then::Lost, _) => self.missing.push(block),
             }
         }
@@ -629,7 +687,7 @@ impl Planner<'_> {
             let entry = leaf.as_ref().and_then(|(_, leaf)| leaf.get(block));
             // The bits and the map change in one transaction; a difference is damage of the metadata.
             match entry {
-                Some(entry) => self.slot(block, (entry.crc, entry.row_check), entry.slot),
+                Some(entry) => self.spot(block, (entry.crc, entry.row_check), entry.spot),
                 None => self.missing.push(block),
             }
         }

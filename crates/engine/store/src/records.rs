@@ -11,7 +11,7 @@ use std::{
 
 use cairn_types::{BlockRange, ComponentId, Crcs, OpId};
 
-use crate::{chunked::Chunked, free_ids::FreeIds, pending_number::PendingNumber, row_checks::RowChecks};
+use crate::{chunked::Chunked, free_ids::FreeIds, leaf::Spot, pending_number::PendingNumber, row_checks::RowChecks};
 
 /// Names a record while it is in the table; reused after.
 pub(crate) type RecordId = u32;
@@ -21,9 +21,9 @@ pub(crate) type RecordId = u32;
 pub(crate) enum Place {
     /// In the log, back to back from this position.
     Log(u64),
-    /// In the capacity tier, a slot per block, not folded into the map: the operation was unsettled when destaged, or is a large
-    /// copy that destage has not come to yet. Or nowhere: marks, each [`crate::leaf::BAD_SLOT`].
-    Slots(Box<[u64]>),
+    /// In the capacity tier, a spot per block, not folded into the map: the operation was unsettled when destaged, or is a large
+    /// copy that destage has not come to yet. Or nowhere: marks, each [`Spot::BAD`].
+    Spots(Box<[Spot]>),
 }
 
 /// What a record does to its blocks.
@@ -48,7 +48,7 @@ pub(crate) enum Body {
 impl Body {
     /// Whether it is of marks: they come alone, but for the pending rows that destage makes.
     pub fn is_mark(&self) -> bool {
-        matches!(self, Self::Data { place: Place::Slots(slots), .. } if slots.first() == Some(&crate::leaf::BAD_SLOT))
+        matches!(self, Self::Data { place: Place::Spots(spots), .. } if spots.first() == Some(&Spot::BAD))
     }
 }
 
@@ -93,13 +93,13 @@ impl Record {
     }
 }
 
-/// A pending row that is no longer needed, with the slots that it held.
+/// A pending row that is no longer needed, with the spots that it held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Garbage {
     pub row: u64,
     pub component: ComponentId,
-    /// Slots that nothing else refers to.
-    pub slots: Vec<u64>,
+    /// Spots that nothing else refers to.
+    pub spots: Vec<Spot>,
 }
 
 /// The records, by id and by log segment.
@@ -131,14 +131,14 @@ impl Records {
         self.get(id).expect("a version names a record that is there")
     }
     /// Removes a pending record that no extent names.
-    pub fn drop_unused(&mut self, id: RecordId, slots: Vec<u64>) {
+    pub fn drop_unused(&mut self, id: RecordId, spots: Vec<Spot>) {
         let record = self.slot(id).take().expect("the caller added it");
         assert!(record.live == 0 && record.row.is_some());
         self.pending.remove(&id);
         self.count -= 1;
         self.give_back(id);
         let row = record.row.expect("just seen").get();
-        self.garbage.push(Garbage { row, component: record.component, slots });
+        self.garbage.push(Garbage { row, component: record.component, spots });
     }
     /// The record's row goes to the caller.
     pub fn leave_row(&mut self, id: RecordId) -> u64 {
@@ -221,25 +221,25 @@ impl Records {
             self.discard(row.get(), record.component, record.body);
         }
     }
-    /// A pending row that nothing refers to any more: it and its slots go with the next transaction.
+    /// A pending row that nothing refers to any more: it and its spots go with the next transaction.
     pub fn discard(&mut self, row: u64, component: ComponentId, body: Body) {
-        let slots = match body {
-            Body::Data { place: Place::Slots(slots), .. } => {
-                slots.iter().copied().filter(|&s| crate::leaf::is_place(s)).collect()
+        let spots = match body {
+            Body::Data { place: Place::Spots(spots), .. } => {
+                spots.iter().copied().filter(|spot| spot.is_place()).collect()
             }
             _ => Vec::new(),
         };
-        self.garbage.push(Garbage { row, component, slots });
+        self.garbage.push(Garbage { row, component, spots });
     }
-    /// A slot of a pending row moved. The record may have gone meanwhile: its slots wait among the garbage then.
-    pub fn move_slot(&mut self, id: RecordId, row: u64, index: usize, (from, to): (u64, u64)) {
+    /// A spot of a pending row moved. The record may have gone meanwhile: its slots wait among the garbage then.
+    pub fn move_spot(&mut self, id: RecordId, row: u64, index: usize, (from, to): (Spot, Spot)) {
         let record = self.slot(id).as_mut().filter(|record| record.row == Some(PendingNumber::new(row)));
-        if let Some(Record { body: Body::Data { place: Place::Slots(slots), .. }, .. }) = record {
-            slots[index] = to;
+        if let Some(Record { body: Body::Data { place: Place::Spots(spots), .. }, .. }) = record {
+            spots[index] = to;
             return;
         }
         let garbage = self.garbage.iter_mut().filter(|garbage| garbage.row == row);
-        garbage.flat_map(|garbage| &mut garbage.slots).filter(|slot| **slot == from).for_each(|slot| *slot = to);
+        garbage.flat_map(|garbage| &mut garbage.spots).filter(|spot| **spot == from).for_each(|spot| *spot = to);
     }
     pub fn iter(&self) -> impl Iterator<Item = (RecordId, &Record)> {
         self.slots.iter().enumerate().filter_map(|(id, r)| Some((id as RecordId, r.as_ref()?)))

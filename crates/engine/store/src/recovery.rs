@@ -313,7 +313,7 @@ fn open_capacity<D: Disk>(
 }
 
 /// Kinds of rows in the order in which they are taken over: components before what belongs to them, the map before what of it is new.
-const KINDS: [u8; 15] = [
+const KINDS: [u8; 16] = [
     rows::STATE,
     rows::COMPONENT,
     rows::DELETED,
@@ -329,6 +329,7 @@ const KINDS: [u8; 15] = [
     rows::PENDING,
     rows::OBJECT,
     rows::CLIENT,
+    rows::SETTINGS,
 ];
 
 /// Of these, kinds that only a group with cuts has.
@@ -346,7 +347,11 @@ struct Loading {
 /// however large the metadata.
 async fn load<E: Env>(env: &E, meta: &Arc<RedbMeta>, state: &mut State, needs: Needs) -> Result<StateRow, StoreError> {
     let (mut loading, mut sum) = (Loading::default(), Sum::default());
-    let may_be_there = |kind: &u8| needs.include(Needs::CUTS) || !OF_CUTS.contains(kind);
+    state.tier.has_packed = needs.include(Needs::SPOTS);
+    let may_be_there = |kind: &u8| match *kind {
+        rows::SETTINGS => needs.include(Needs::SPOTS),
+        kind => needs.include(Needs::CUTS) || !OF_CUTS.contains(&kind),
+    };
     for kind in KINDS.into_iter().filter(may_be_there) {
         let mut from = vec![kind];
         loop {
@@ -398,7 +403,10 @@ impl State {
             admission: Default::default(),
             life: Default::default(),
             findings: Default::default(),
+            settings: Default::default(),
             counters: StoreCounters::default(),
+            packing: Default::default(),
+            patience: Default::default(),
             stages: Stages::default(),
         }
     }
@@ -454,6 +462,7 @@ impl State {
                     self.load_client(rows::component_of(&key)?, rows::number_of(&key)?, row)?;
                 }
                 rows::DELTA => self.load_delta(&key, &bytes)?,
+                rows::SETTINGS => self.settings.load(rows::decode(&key, &bytes)?),
                 history_rows::CUTS => self.load_cuts(&key, rows::decode(&key, &bytes)?)?,
                 history_rows::HISTORY_SHARD => self.load_history_shard(history, &key, rows::decode(&key, &bytes)?)?,
                 history_rows::HISTORY_CHANGES => self.load_history_piece(history, &key, bytes)?,

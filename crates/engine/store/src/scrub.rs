@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use cairn_env::{DiskErrorKind, Env};
-use cairn_format::{SHARD_BLOCKS, crc32c, rows::BadRange};
+use cairn_format::{PAGE_SECTORS, SHARD_BLOCKS, crc32c, rows::BadRange};
 use cairn_types::{BlockRange, Canary, ComponentId, ObjectId, REGION_BLOCKS};
 
 use crate::{
@@ -26,7 +26,8 @@ use crate::{
     disk_group::{DiskGroup, Inner},
     error::{StoreError, StoreErrorKind},
     findings::ScrubState,
-    leaf::{Entry, LEAF_BLOCKS, LeafKey, ZERO_SLOT},
+    leaf::{Entry, LEAF_BLOCKS, LeafKey, Spot},
+    packed_read::{pages_of, plain},
     records::{Body, Place},
     scrub_batch::{Batch, Due, PAGE},
     segments::LOG,
@@ -88,21 +89,22 @@ impl State {
         let Some(component) = self.components.get(batch.key.0).filter(|component| !component.lost) else { return };
         let (segments, first) = (self.tier.of(component.device), batch.first_block());
         let mut mapped = mapped.iter().peekable();
-        let in_slot = |batch: &mut Batch, block: u64, slot: u64, crc: u32| match segments.has(slot) {
+        let in_spot = |batch: &mut Batch, block: u64, spot: Spot, crc: u32| match segments.has(spot) {
             true => batch.due.push(Due {
                 device: component.device,
-                offset: segments.device_offset(slot),
-                segment: u64::from(segments.segment_of(slot)),
+                offset: segments.offset_of(spot),
+                sectors: spot.sectors() as u8,
+                segment: u64::from(segments.segment_of(spot)),
                 crc,
                 block: (block - first) as u16,
             }),
+            false if spot == Spot::ZERO => {}
             false => batch.placeless.push(block),
         };
         for block in component.base.runs(region).into_iter().flat_map(|run| run.first..run.end()) {
             while mapped.next_if(|(other, _)| first + other < block).is_some() {}
             match mapped.next_if(|(other, _)| first + other == block) {
-                Some((_, entry)) if entry.slot == ZERO_SLOT => {}
-                Some((_, entry)) => in_slot(batch, block, entry.slot, entry.crc),
+                Some((_, entry)) => in_spot(batch, block, entry.spot, entry.crc),
                 None => batch.placeless.push(block),
             }
         }
@@ -112,12 +114,13 @@ impl State {
             for block in span.range.first..span.range.end() {
                 let (crc, index) = (record.crc(block), block - record.range.first);
                 match place {
-                    Place::Slots(slots) => in_slot(batch, block, slots[index as usize], crc),
+                    Place::Spots(spots) => in_spot(batch, block, spots[index as usize], crc),
                     Place::Log(position) => {
                         let (ring, position) = (&self.log.ring, position + index * PAGE);
                         let segment = ring.physical(ring.segment_of(position));
                         let (offset, block) = (ring.device_offset(position), (block - first) as u16);
-                        batch.due.push(Due { device: LOG, offset, segment, crc, block });
+                        let sectors = PAGE_SECTORS as u8;
+                        batch.due.push(Due { device: LOG, offset, sectors, segment, crc, block });
                     }
                 }
             }
@@ -198,6 +201,19 @@ impl<E: Env> DiskGroup<E> {
     /// The owner has looked for another copy that has these blocks, and there was none.
     pub fn has_no_copy(&self, component: ComponentId, range: BlockRange) {
         self.inner().state.borrow_mut().findings.no_copy(component, range);
+    }
+}
+
+/// What stands from one byte to another of pages that were read. None where one of them was not.
+fn stored_in(pages: &[Option<Bytes>], from: u64, to: u64) -> Option<Bytes> {
+    let own = &pages[(from / PAGE) as usize..=((to - 1) / PAGE) as usize];
+    let at = (from % PAGE) as usize..(to - (from - from % PAGE)) as usize;
+    match own {
+        [page] => page.as_ref().map(|page| page.slice(at)),
+        _ => {
+            let all = own.iter().map(Option::as_ref).collect::<Option<Vec<&Bytes>>>()?;
+            Some(Bytes::copy_from_slice(&all.into_iter().flatten().copied().collect::<Vec<u8>>()[at]))
+        }
     }
 }
 
@@ -301,12 +317,12 @@ impl<E: Env> Inner<E> {
         let piece = batch.next_piece().to_vec();
         if let (Some(first), Some(last)) = (piece.first(), piece.last()) {
             let _pin = self.pins.pin(first.device, first.segment);
-            let len = last.offset + PAGE - first.offset;
-            match self.read_to_compare(first.device, first.offset, len).await {
+            let (start, len) = pages_of(first.offset, last.end());
+            match self.read_to_compare(first.device, start, len).await {
                 Some(pages) => {
                     for due in &piece {
-                        let page = &pages[((due.offset - first.offset) / PAGE) as usize];
-                        if !self.is_as_it_should(due, page.as_ref()).await {
+                        let stored = stored_in(&pages, due.offset - start, due.end() - start);
+                        if !self.is_as_it_should(due, stored).await {
                             doubted.push(first_block + u64::from(due.block));
                         }
                     }
@@ -331,20 +347,20 @@ impl<E: Env> Inner<E> {
         state.counters.scrub_bad_blocks += bad.len() as u64;
     }
 
-    async fn is_as_it_should(&self, due: &Due, page: Option<&Bytes>) -> bool {
-        let Some(page) = page else { return false };
+    async fn is_as_it_should(&self, due: &Due, stored: Option<Bytes>) -> bool {
+        let Some(page) = stored.and_then(|stored| plain(&stored)) else { return false };
         if Canary::ScrubTrustsHeaders.sings() && due.device != LOG {
             // What no header names is believed.
-            return self.crc_in_header(due).await.is_none_or(|crc| crc32c(page) == crc);
+            return self.crc_in_header(due).await.is_none_or(|crc| crc32c(&page) == crc);
         }
-        crc32c(page) == due.crc
+        crc32c(&page) == due.crc
     }
 
-    /// What the run that stands there says of the slot: what a scrub must not ask.
+    /// What the run that stands there says of the spot: what a scrub must not ask.
     async fn crc_in_header(&self, due: &Due) -> Option<u32> {
         let named = self.read_headers(due.device, due.segment as u32).await?;
-        let at = |slot: u64| self.state.borrow().tier.of(due.device).device_offset(slot);
-        named.into_iter().find(|(slot, _)| at(*slot) == due.offset).map(|(_, entry)| entry.crc)
+        let at = |spot: Spot| self.state.borrow().tier.of(due.device).offset_of(spot);
+        named.into_iter().find(|(spot, _)| at(*spot) == due.offset).map(|(_, entry)| entry.crc)
     }
 
     /// Pages of a device, each or none where it cannot be read. None: the device is gone.

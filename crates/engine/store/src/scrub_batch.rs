@@ -2,7 +2,7 @@
 //!
 //! Not here    finding out where, reading, comparing (`scrub.rs`)
 
-use cairn_format::SHARD_BLOCKS;
+use cairn_format::{SECTOR_BYTES, SHARD_BLOCKS};
 use cairn_types::BLOCK_BYTES;
 
 use crate::shards::ShardKey;
@@ -19,10 +19,18 @@ pub(crate) const PAGE: u64 = BLOCK_BYTES as u64;
 pub(crate) struct Due {
     pub device: u8,
     pub offset: u64,
+    /// Of a page, or fewer where it is packed.
+    pub sectors: u8,
     pub segment: u64,
     pub crc: u32,
     /// Within the shard.
     pub block: u16,
+}
+
+impl Due {
+    pub fn end(&self) -> u64 {
+        self.offset + u64::from(self.sectors) * u64::from(SECTOR_BYTES)
+    }
 }
 
 /// A shard under way.
@@ -49,8 +57,8 @@ impl Batch {
         let fits = |pair: &[Due]| {
             let (last, next) = (pair[0], pair[1]);
             (next.device, next.segment) == (last.device, last.segment)
-                && next.offset <= last.offset + PAGE + GAP_BYTES
-                && next.offset + PAGE <= first.offset + PIECE_BYTES
+                && next.offset <= last.end() + GAP_BYTES
+                && next.end() <= first.offset - first.offset % PAGE + PIECE_BYTES
         };
         let count = 1 + rest.windows(2).take_while(|pair| fits(pair)).count();
         self.at += count;
@@ -67,8 +75,14 @@ mod tests {
     /// Goal: what is read together is near, of one segment, and no more than a piece; nothing is left out. Method: places with gaps.
     #[test]
     fn pieces_have_all_blocks_in_order() {
-        let due =
-            |n: u64| Due { device: 0, offset: (n + n / 100 * 50) * PAGE, segment: n / 300, crc: 0, block: n as u16 };
+        let due = |n: u64| Due {
+            device: 0,
+            offset: (n + n / 100 * 50) * PAGE,
+            sectors: 8,
+            segment: n / 300,
+            crc: 0,
+            block: n as u16,
+        };
         let all: Vec<Due> = (0..1000).map(due).collect();
         let mut batch = Batch { key: (ComponentId(1), 2), due: all, at: 0, placeless: Vec::new() };
         let (mut seen, mut pieces) = (Vec::new(), 0);

@@ -9,8 +9,11 @@ use std::{
     rc::Rc,
 };
 
-use cairn_format::{CapacityRegions, RUN_ENTRIES_PER_HEADER_MAX, SlotRun, map_rows::SEGMENTS_OF_ROW, run_header_pages};
-use cairn_types::{BLOCK_BYTES, Canary};
+use cairn_format::{
+    CapacityRegions, PAGE_SECTORS, RUN_ENTRIES_PER_HEADER_MAX, RunShape, SECTOR_BYTES, SlotRun, Spot,
+    map_rows::SEGMENTS_OF_ROW, packed_header_pages, rows::Live, run_header_pages,
+};
+use cairn_types::{BLOCK_BYTES, Canary, ComponentId};
 
 use crate::{flag::Flag, rows::SegmentRow, victims::Victims};
 
@@ -18,6 +21,11 @@ use crate::{flag::Flag, rows::SegmentRow, victims::Victims};
 const CLEANER_RESERVE_PERCENT: u64 = 5;
 /// Segments that writes may not fill, at least: one to write to, one to clean into, one that waits for its commit.
 pub(crate) const CLEANER_RESERVE_SEGMENTS: u64 = 3;
+
+/// Items of a page of a header, at least: those of form 1, which are the larger ones.
+const ITEMS_OF_HEADER_PAGE: u64 = 127;
+/// Pages of a segment for which one is left to ids of components.
+const PAGES_OF_IDS: u64 = 64;
 
 /// Who appends runs, each to a segment of its own. What is read of a segment after a crash is a chain of runs from its first page:
 /// each writer has its run on the medium before it begins the next, and would leave a hole before those of another.
@@ -41,9 +49,11 @@ pub(crate) struct Segments {
     /// The segment that runs are appended to, by stream.
     open: [Option<u32>; STREAMS],
     pub dirty: BTreeSet<u32>,
-    /// Slots in use.
-    live: u64,
-    /// Segments without a slot in use.
+    /// Sectors in use.
+    live_sectors: u64,
+    /// Blocks that stand in them.
+    live_items: u64,
+    /// Segments of which nothing is in use.
     free: BTreeSet<u32>,
     /// Segments with blocks that wait for their transaction, by the round that wrote them.
     awaited: BTreeMap<u64, BTreeSet<u32>>,
@@ -51,6 +61,10 @@ pub(crate) struct Segments {
     held: BTreeMap<u64, Held>,
     /// What the components on this device may need, in blocks.
     pub charged: u64,
+    /// What is reserved for them, in blocks.
+    pub reserved: u64,
+    /// Blocks of data that were admitted and are not in the log yet.
+    pub queued_data: u64,
     /// The same without what trims and deletes gave up and destage has not taken out of the map yet.
     pub used: u64,
     pub failed: bool,
@@ -96,11 +110,14 @@ impl Segments {
             rows: vec![SegmentRow::default(); count as usize],
             open: [None; STREAMS],
             dirty: BTreeSet::new(),
-            live: 0,
+            live_sectors: 0,
+            live_items: 0,
             free: (0..count).collect(),
             awaited: BTreeMap::new(),
             held: BTreeMap::new(),
             charged: 0,
+            reserved: 0,
+            queued_data: 0,
             used: 0,
             failed: false,
             failure: None,
@@ -111,10 +128,24 @@ impl Segments {
     /// Changes a segment's row, and where it stands among those to be cleaned.
     fn change(&mut self, segment: u32, act: impl FnOnce(&mut SegmentRow)) {
         let row = &mut self.rows[segment as usize];
-        let before = (row.live, row.written);
+        let old = *row;
         act(row);
-        let after = (row.live, row.written);
-        self.victims.change(segment, before, after);
+        let new = *row;
+        if old.live != new.live {
+            self.live_sectors = self.live_sectors + u64::from(new.live.sectors) - u64::from(old.live.sectors);
+            self.live_items = self.live_items + u64::from(new.live.items) - u64::from(old.live.items);
+        }
+        let (before, after) = (self.weight(old.live), self.weight(new.live));
+        self.victims.change(segment, (before, old.written), (after, new.written));
+    }
+    /// Pages that blocks take when they are moved, beside the header of a segment that is full of raw ones: what a segment has in use, as a part
+    /// of [`Self::slots_per_segment`].
+    pub fn weight(&self, live: Live) -> u32 {
+        if live.is_raw() {
+            return live.items;
+        }
+        let more = packed_header_pages(live.items).saturating_sub(self.segment_pages - entries_for(self.segment_pages));
+        live.sectors.div_ceil(PAGE_SECTORS) + more
     }
     /// Rows of [`SEGMENTS_OF_ROW`] segments that the metadata has of it.
     pub fn rows(&self) -> usize {
@@ -142,27 +173,33 @@ impl Segments {
             return true;
         }
         if let Some(before) = self.rows.get(segment as usize) {
-            self.live -= u64::from(before.live);
-            if before.live > 0 {
+            if !before.live.is_none() {
                 self.free.insert(segment);
             }
-            self.change(segment, |row| row.live = 0);
+            self.change(segment, |row| row.live = Live::default());
         }
         self.load(segment, row)
     }
-    /// Whether the device has the slot.
-    pub fn has(&self, slot: u64) -> bool {
-        slot / u64::from(self.segment_pages) < self.count()
+    /// Whether the device has the spot, within one of its segments.
+    pub fn has(&self, spot: Spot) -> bool {
+        let sectors = u64::from(self.segment_pages) * u64::from(PAGE_SECTORS);
+        spot.is_place() && {
+            let first = spot.sector() / sectors;
+            first < self.count() && (spot.is_raw() || (spot.end() - 1) / sectors == first)
+        }
     }
     /// Takes over a stored row. False when there is no such segment, or none that holds so much.
     pub fn load(&mut self, segment: u32, row: SegmentRow) -> bool {
-        let fits = row.live.max(row.fill) <= self.segment_pages && row.generation.max(row.written) < COUNTS_MAX;
+        let sectors = u64::from(self.segment_pages) * u64::from(PAGE_SECTORS);
+        let fits = u64::from(row.live.sectors) <= sectors
+            && row.live.items <= row.live.sectors
+            && row.fill <= self.segment_pages
+            && row.generation.max(row.written) < COUNTS_MAX;
         if !fits || segment as usize >= self.rows.len() {
             return false;
         }
         self.change(segment, |known| *known = row);
-        self.live += u64::from(row.live);
-        if row.live > 0 {
+        if !row.live.is_none() {
             self.free.remove(&segment);
         }
         true
@@ -173,8 +210,13 @@ impl Segments {
     pub fn count(&self) -> u64 {
         self.rows.len() as u64
     }
-    pub fn live(&self) -> u64 {
-        self.live
+    /// Bytes in use.
+    pub fn live_bytes(&self) -> u64 {
+        self.live_sectors * u64::from(SECTOR_BYTES)
+    }
+    /// Blocks in use, each in sectors of its own.
+    pub fn live_items(&self) -> u64 {
+        self.live_items
     }
     pub fn free_segments(&self) -> u64 {
         self.free.len() as u64
@@ -185,18 +227,68 @@ impl Segments {
     }
     /// Blocks that components may be charged with, at most.
     pub fn limit(&self) -> u64 {
-        let reserve = (self.count() * CLEANER_RESERVE_PERCENT).div_ceil(100).max(CLEANER_RESERVE_SEGMENTS);
-        self.slots_per_segment() * self.count().saturating_sub(reserve)
+        self.slots_per_segment() * self.count().saturating_sub(self.reserve())
     }
-    pub fn device_offset(&self, slot: u64) -> u64 {
-        self.segments_offset + slot * u64::from(BLOCK_BYTES)
+    fn reserve(&self) -> u64 {
+        (self.count() * CLEANER_RESERVE_PERCENT).div_ceil(100).max(CLEANER_RESERVE_SEGMENTS)
     }
-    pub fn segment_of(&self, slot: u64) -> u32 {
+    /// The same where they fit the device only packed: pages of items, with their share of headers. Each segment lacks what the last run fills up,
+    /// and ids of many components.
+    pub fn packed_limit(&self) -> u64 {
+        let pages = u64::from(self.segment_pages);
+        let lacks = 2 + pages / PAGES_OF_IDS;
+        pages.saturating_sub(lacks) * self.count().saturating_sub(self.reserve())
+    }
+    /// Pages that what is in use takes, with its share of headers.
+    pub fn stored_pages(&self) -> u64 {
+        self.live_sectors.div_ceil(u64::from(PAGE_SECTORS)) + self.live_items.div_ceil(ITEMS_OF_HEADER_PAGE)
+    }
+    /// Where a page stands, counted over the segments.
+    pub fn device_offset(&self, page: u64) -> u64 {
+        self.segments_offset + page * u64::from(BLOCK_BYTES)
+    }
+    /// Where a block stands.
+    pub fn offset_of(&self, spot: Spot) -> u64 {
+        self.segments_offset + spot.sector() * u64::from(SECTOR_BYTES)
+    }
+    pub fn segment_of(&self, spot: Spot) -> u32 {
+        self.segment_of_slot(spot.sector() / u64::from(PAGE_SECTORS))
+    }
+    pub fn segment_of_slot(&self, slot: u64) -> u32 {
         (slot / u64::from(self.segment_pages)) as u32
     }
 
-    /// Takes room for a run of at most `wanted` entries, of the round `ticket`. None when no segment is free.
+    /// Takes room for a run of at most `wanted` raw entries, of the round `ticket`. None when no segment is free.
     pub fn take_run(&mut self, stream: usize, wanted: u32, round: u64, ticket: u64, pins: &Pins) -> Option<RunPlace> {
+        let (segment, left) = self.open_segment(stream, pins)?;
+        let entries = wanted.min(entries_for(left)).min(RUN_ENTRIES_PER_HEADER_MAX);
+        let header_pages = run_header_pages(entries);
+        Some(self.place_run(segment, (header_pages, header_pages + entries), entries, (round, ticket)))
+    }
+
+    /// The same of blocks whose sizes in sectors are given, some of them packed.
+    pub fn take_packed_run(
+        &mut self,
+        stream: usize,
+        sizes: impl Iterator<Item = (ComponentId, u32)>,
+        round: u64,
+        ticket: u64,
+        pins: &Pins,
+    ) -> Option<RunPlace> {
+        let (segment, left) = self.open_segment(stream, pins)?;
+        let mut shape = RunShape::default();
+        for (component, sectors) in sizes.take(RUN_ENTRIES_PER_HEADER_MAX as usize) {
+            if shape.pages_with(component, sectors) > left {
+                break;
+            }
+            shape.push(component, sectors);
+        }
+        let pages = (shape.header_pages(), shape.pages());
+        Some(self.place_run(segment, pages, shape.entries(), (round, ticket)))
+    }
+
+    /// The segment that the stream appends to, and the pages that it has left: enough for a header and a block.
+    fn open_segment(&mut self, stream: usize, pins: &Pins) -> Option<(u32, u32)> {
         let left = |s: &Self| s.open[stream].map_or(0, |o| s.segment_pages - s.rows[o as usize].fill);
         if left(self) < 2 {
             let device = self.device;
@@ -208,18 +300,25 @@ impl Segments {
             }
             self.change(next, |row| *row = SegmentRow { generation: row.generation + 1, ..SegmentRow::default() });
         }
-        let segment = self.open[stream].expect("just chosen");
-        let entries = wanted.min(entries_for(left(self))).min(RUN_ENTRIES_PER_HEADER_MAX);
+        Some((self.open[stream].expect("just chosen"), left(self)))
+    }
+
+    fn place_run(
+        &mut self,
+        segment: u32,
+        (header_pages, pages): (u32, u32),
+        entries: u32,
+        (round, ticket): (u64, u64),
+    ) -> RunPlace {
         let row = self.rows[segment as usize];
         let page = u64::from(segment) * u64::from(self.segment_pages) + u64::from(row.fill);
-        let header_pages = run_header_pages(entries);
         self.change(segment, |row| {
-            row.fill += header_pages + entries;
+            row.fill += pages;
             row.written = round;
         });
         self.dirty.insert(segment);
         self.awaited.entry(ticket).or_default().insert(segment);
-        Some(RunPlace { segment, generation: row.generation, page, header_pages, entries })
+        RunPlace { segment, generation: row.generation, page, header_pages, entries }
     }
 
     /// What the round wrote waits for no transaction any more: it is durable, or was given up. What nothing refers to by now is
@@ -233,13 +332,14 @@ impl Segments {
     /// Whether a run may stand on the device: within one of its segments.
     pub fn has_run(&self, run: SlotRun) -> bool {
         let last = run.first_slot + u64::from(run.count) - 1;
-        self.has(last) && self.segment_of(run.first_slot) == self.segment_of(last)
+        let of = |slot: u64| slot / u64::from(self.segment_pages);
+        of(last) < self.count() && of(run.first_slot) == of(last)
     }
 
     /// A record in this segment of the log names these slots: until the log has left it behind, theirs is neither free nor cleaned.
     /// In replay the row may be of before the run was written.
     pub fn hold(&mut self, log_segment: u64, run: SlotRun) {
-        let segment = self.segment_of(run.first_slot);
+        let segment = self.segment_of_slot(run.first_slot);
         self.free.remove(&segment);
         let end = (run.first_slot % u64::from(self.segment_pages)) as u32 + run.count;
         self.change(segment, |row| {
@@ -288,7 +388,7 @@ impl Segments {
     }
 
     fn free_if_unused(&mut self, segment: u32) {
-        if self.rows[segment as usize].live == 0 && !self.is_open(segment) && !self.is_awaited(segment) {
+        if self.rows[segment as usize].live.is_none() && !self.is_open(segment) && !self.is_awaited(segment) {
             self.free.insert(segment);
         }
     }
@@ -299,35 +399,40 @@ impl Segments {
     }
 
     /// A segment's row as it will be when a transaction with this change of its count is durable.
-    pub fn row_after(&self, segment: u32, change: i64) -> SegmentRow {
+    pub fn row_after(&self, segment: u32, change: LiveChange) -> SegmentRow {
         let row = self.rows[segment as usize];
-        let live = i64::from(row.live) + change;
-        assert!(live >= 0, "a slot in use is counted");
-        SegmentRow { live: live as u32, ..row }
+        SegmentRow { live: change.of(row.live).expect("what is in use is counted"), ..row }
     }
 
-    /// A committed transaction refers to the slot.
-    pub fn add_live(&mut self, slot: u64) {
-        self.add_live_run(slot, 1);
+    /// A committed transaction refers to the spot.
+    pub fn add_live(&mut self, spot: Spot) {
+        let segment = self.segment_of(spot);
+        self.add_to(segment, Live { sectors: spot.sectors(), items: 1 });
     }
-    /// The same of slots of one segment that follow on.
+    /// The same of raw pages of one segment that follow on.
+    #[cfg(feature = "fill-map")]
     pub fn add_live_run(&mut self, first_slot: u64, count: u32) {
-        let segment = self.segment_of(first_slot);
-        self.change(segment, |row| row.live += count);
-        self.live += u64::from(count);
+        let segment = self.segment_of_slot(first_slot);
+        self.add_to(segment, Live::raw(count));
+    }
+    fn add_to(&mut self, segment: u32, more: Live) {
+        self.change(segment, |row| {
+            row.live = Live { sectors: row.live.sectors + more.sectors, items: row.live.items + more.items };
+        });
         self.free.remove(&segment);
     }
-    /// A committed transaction dropped the reference to the slot.
-    pub fn drop_live(&mut self, slot: u64) {
+    /// A committed transaction dropped the reference to the spot.
+    pub fn drop_live(&mut self, spot: Spot) {
         if Canary::SlotNotFreed.sings() {
             return;
         }
-        let segment = self.segment_of(slot);
-        assert!(self.row(segment).live > 0, "a slot in use is counted");
-        self.change(segment, |row| row.live -= 1);
-        self.live -= 1;
-        let (live, early) = (self.row(segment).live, Canary::SegmentReusedEarly.sings());
-        let unused = live == 0 || early && live < 8;
+        let segment = self.segment_of(spot);
+        let mut change = LiveChange::default();
+        change.drop_spot(spot);
+        let live = change.of(self.row(segment).live).expect("what is in use is counted");
+        self.change(segment, |row| row.live = live);
+        let early = Canary::SegmentReusedEarly.sings();
+        let unused = live.is_none() || early && live.items < 8;
         if unused && !self.is_open(segment) && !self.is_awaited(segment) {
             self.free.insert(segment);
         }
@@ -338,7 +443,7 @@ impl Segments {
         let pages = u64::from(self.segment_pages);
         let will_do = |segment: u32| {
             // A nearly full one gives nothing back; what waits for its transaction would be taken for dead.
-            let live = u64::from(self.row(segment).live);
+            let live = u64::from(self.weight(self.row(segment).live));
             live * 100 < self.slots_per_segment() * 98
                 && !self.is_open(segment)
                 && !pins.held(self.device, u64::from(segment))
@@ -346,7 +451,7 @@ impl Segments {
         };
         let score = |segment: u32| {
             let row = self.row(segment);
-            let (live, age) = (u64::from(row.live), round.saturating_sub(row.written) + 1);
+            let (live, age) = (u64::from(self.weight(row.live)), round.saturating_sub(row.written) + 1);
             (std::cmp::Reverse(pages.saturating_sub(live) * age * 1024 / (pages + live)), segment)
         };
         let mut scored: Vec<_> = self.victims.candidates(will_do).map(score).collect();
@@ -355,7 +460,32 @@ impl Segments {
     }
     /// Whether those that are to be cleaned are those that have slots in use.
     pub fn victims_are_right(&self) -> bool {
-        self.victims.has((0u32..).zip(&self.rows).map(|(segment, row)| (segment, row.live, row.written)))
+        let rows = (0u32..).zip(&self.rows);
+        self.victims.has(rows.map(|(segment, row)| (segment, self.weight(row.live), row.written)))
+    }
+}
+
+/// What a transaction does to what is in use of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct LiveChange {
+    sectors: i64,
+    items: i64,
+}
+
+impl LiveChange {
+    pub fn add_spot(&mut self, spot: Spot) {
+        self.sectors += i64::from(spot.sectors());
+        self.items += 1;
+    }
+    pub fn drop_spot(&mut self, spot: Spot) {
+        self.sectors -= i64::from(spot.sectors());
+        self.items -= 1;
+    }
+    /// What is in use then. None where less was counted than is given up.
+    pub fn of(self, live: Live) -> Option<Live> {
+        let sectors = u32::try_from(i64::from(live.sectors) + self.sectors).ok()?;
+        let items = u32::try_from(i64::from(live.items) + self.items).ok()?;
+        (items <= sectors && (items == 0) == (sectors == 0)).then_some(Live { sectors, items })
     }
 }
 
@@ -433,17 +563,44 @@ mod tests {
         let (mut segments, pins) = (Segments::new(0, &regions), Rc::new(Pins::default()));
         let first = segments.take_run(DESTAGE_STREAM, 100, 1, 1, &pins).unwrap();
         assert_eq!((first.entries, first.page, first.first_slot()), (15, 0, 1));
-        (1..16).for_each(|slot| segments.add_live(slot));
+        (1..16).for_each(|slot| segments.add_live(Spot::raw(slot)));
         let second = segments.take_run(DESTAGE_STREAM, 3, 1, 1, &pins).unwrap();
         assert_eq!((second.segment, second.entries), (1, 3));
-        segments.add_live(second.first_slot());
+        segments.add_live(Spot::raw(second.first_slot()));
         assert_eq!(segments.take_run(DESTAGE_STREAM, 100, 1, 1, &pins).unwrap().entries, 11);
         assert_eq!(segments.take_run(DESTAGE_STREAM, 1, 1, 1, &pins), None);
-        (1..16).for_each(|slot| segments.drop_live(slot));
+        (1..16).for_each(|slot| segments.drop_live(Spot::raw(slot)));
         segments.round_over(1);
         let pin = pins.pin(0, 0);
         assert_eq!(segments.take_run(DESTAGE_STREAM, 1, 1, 1, &pins), None);
         drop(pin);
         assert_eq!(segments.take_run(DESTAGE_STREAM, 1, 2, 2, &pins).unwrap().generation, 2);
+    }
+
+    /// Goal: packed blocks fill a segment, and no run is longer than what is left of it; their sectors are counted. Method: blocks of all sizes, of
+    /// two components, until two segments are full.
+    #[test]
+    fn packed_runs_stay_within_their_segments() {
+        let regions =
+            CapacityRegions { segments_offset: 1 << 20, segment_count: 2, segment_bytes: 16 * 4096, log_id: 1 };
+        let (mut segments, pins) = (Segments::new(0, &regions), Rc::new(Pins::default()));
+        let sizes = |at: u32| (ComponentId(u128::from(at % 2)), if at % 7 == 6 { 8 } else { at % 7 % 6 + 1 });
+        let (mut taken, mut runs) = (0, Vec::new());
+        while let Some(run) = segments.take_packed_run(DESTAGE_STREAM, (taken..taken + 10).map(sizes), 1, 1, &pins) {
+            assert!(run.entries > 0);
+            taken += run.entries;
+            runs.push(run);
+        }
+        assert!(runs.len() > 3 && taken > 30, "{runs:?}");
+        assert_eq!(segments.row(0).fill.max(segments.row(1).fill), 16);
+        let packed = Spot::packed(16 * 8 - 3, 3).expect("it is one");
+        assert!(segments.has(packed) && !segments.has(Spot::packed(16 * 8 - 3, 4).expect("it is one")));
+        assert!(!segments.has(Spot::ZERO) && !segments.has(Spot::raw(32)) && segments.has(Spot::raw(31)));
+        segments.add_live(packed);
+        segments.add_live(Spot::raw(1));
+        assert_eq!((segments.row(0).live, segments.live_bytes()), (Live { sectors: 11, items: 2 }, 11 * 512));
+        assert!(segments.victims_are_right());
+        segments.drop_live(packed);
+        assert_eq!((segments.row(0).live, segments.live_items()), (Live::raw(1), 1));
     }
 }

@@ -377,6 +377,7 @@ mod tests {
     use cairn_types::{Epoch, HostId, Incarnation, OpId};
 
     use super::*;
+    use crate::leaf::Spot;
 
     /// Blocks of a device with a full map, as shards, and what a page of it holds: five leaves, of blocks that stand at random.
     const SHARDS: u64 = 256;
@@ -419,7 +420,7 @@ mod tests {
                 random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
                 let block = ((u128::from(random) * u128::from(written)) >> 64) as u64;
                 let epoch = Epoch { number: 1, host: HostId(1), incarnation: Incarnation(1) };
-                let entry = Entry { slot: block, crc: 0, row_check: 0, op: OpId { epoch, seq: number } };
+                let entry = Entry { spot: Spot::raw(block), crc: 0, row_check: 0, op: OpId { epoch, seq: number } };
                 shards.put(component, block, Some(entry), number);
             }
             shards.keep(number, Pieces { map: 1, history: 0 }, ROUND);

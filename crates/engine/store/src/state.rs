@@ -18,14 +18,17 @@ use crate::{
     error::StoreError,
     findings::Findings,
     latencies::Stages,
-    leaf::BAD_SLOT,
+    leaf::Spot,
     life::Life,
     log::Log,
     map::Map,
+    patience::Patience,
     read_cache::ReadCache,
     records::{Body, Place, Record},
     row_checks::RowChecks,
     seats::Seats,
+    settings::Settings,
+    stats::Packing,
     tier::Tier,
     window::Origin,
 };
@@ -42,7 +45,10 @@ pub(crate) struct State {
     pub admission: Admission,
     pub life: Life,
     pub findings: Findings,
+    pub settings: Settings,
     pub counters: StoreCounters,
+    pub packing: Packing,
+    pub patience: Patience,
     pub stages: Stages,
 }
 
@@ -96,8 +102,14 @@ impl State {
             self.map.pages().is_some_and(|pages| pages.zone.is_full(pages.shards.depths().0 + buffered));
     }
 
+    /// The log has more in use, or less.
+    pub fn look_at_log(&mut self) {
+        self.tier.log_pages = self.log.ring.used() / u64::from(BLOCK_BYTES);
+    }
+
     /// All of the log was read, and put aside: the index is built where it delays nobody.
     pub async fn build_index<E: Env>(&mut self, env: &E) {
+        self.look_at_log();
         let outcomes_max = self.components.outcomes_max();
         let mut components = std::mem::replace(&mut self.components, Components::new(outcomes_max));
         let job = move || {
@@ -275,12 +287,14 @@ impl State {
                     (first_block, crcs, RowChecks::new(row_checks), runs)
                 }
             };
-            let slots = own.iter().flat_map(|run| (run.first_slot..).take(run.count as usize)).collect();
+            // Whether the device has them is looked at below.
+            let slots = own.iter().flat_map(|run| (run.first_slot..).take(run.count as usize));
+            let spots = slots.map(|slot| Spot::of_slot(slot).unwrap_or(Spot::NONE)).collect();
             let range = BlockRange::new(first_block, crcs.len() as u32);
             runs.extend(own);
-            parts.push((range, Body::Data { place: Place::Slots(slots), crcs, row_checks }));
+            parts.push((range, Body::Data { place: Place::Spots(spots), crcs, row_checks }));
         }
-        // Not ours, whatever its checksum says: no writer of the log names slots that the device does not have.
+        // Not ours, whatever its checksum says: no writer of the log names spots that the device does not have.
         if !known.lost && !runs.iter().all(|run| self.tier.of(device).has_run(*run)) {
             return Applied::NoComponent;
         }
@@ -327,7 +341,7 @@ fn logged(pieces: impl IntoIterator<Item = LogPiece>, at: At) -> Parts {
         LogPiece::Hole { range } => (range, Body::Zero { keep_allocated: false }),
         LogPiece::Bad { first_block, crcs } => {
             let range = BlockRange::new(first_block, crcs.len() as u32);
-            let place = Place::Slots(vec![BAD_SLOT; crcs.len()].into());
+            let place = Place::Spots(vec![Spot::BAD; crcs.len()].into());
             (range, Body::Data { place, crcs, row_checks: RowChecks::default() })
         }
     };

@@ -37,12 +37,25 @@ pub struct DeviceStats {
     /// Capacity devices: bytes that components have or have reserved. What was trimmed or deleted is not among them, though
     /// its space may not be free yet: a write that needs it waits for destage.
     pub charged_bytes: u64,
-    /// Capacity devices: bytes of slots in use.
+    /// Capacity devices: bytes of spots in use.
     pub live_bytes: u64,
     /// Capacity devices: segments, and those of them that are free.
     pub segments: u64,
     /// Of which free.
     pub segments_free: u64,
+}
+
+/// What became of blocks that were destaged while compression was on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Packing {
+    /// Blocks that were packed.
+    pub packed_blocks: u64,
+    /// Bytes that they took, in whole sectors.
+    pub packed_bytes: u64,
+    /// Blocks that did not pack.
+    pub raw_blocks: u64,
+    /// Blocks of zeroes, which take no space.
+    pub zero_blocks: u64,
 }
 
 /// One operation is in the log.
@@ -120,6 +133,10 @@ pub struct StoreStats {
     pub map_kept_blocks: u64,
     /// Parts of the block map are rows of an earlier release, or may be.
     pub map_has_rows: bool,
+    /// What is destaged is packed.
+    pub compression: bool,
+    /// Since opening.
+    pub packing: Packing,
     /// Since opening.
     pub counters: StoreCounters,
     /// Why it takes no writes any more, if so.

@@ -18,6 +18,10 @@ pub(crate) struct Tier {
     tickets: u64,
     /// The metadata has no room for blocks that it does not know yet.
     pub metadata_is_full: bool,
+    /// Blocks may be packed: what fits the devices only so is admitted as well.
+    pub has_packed: bool,
+    /// Pages of the log in use: as many blocks may be on their way to any device.
+    pub log_pages: u64,
 }
 
 impl Tier {
@@ -34,6 +38,8 @@ impl Tier {
             round: 1,
             tickets: 0,
             metadata_is_full: false,
+            has_packed: false,
+            log_pages: 0,
         }
     }
 
@@ -78,15 +84,38 @@ impl Tier {
         true
     }
 
-    /// Blocks that may still be charged to a device.
+    /// Blocks that a device may still get.
     pub fn room(&self, device: u8) -> u64 {
         let segments = self.of(device);
-        if segments.failed { 0 } else { segments.limit().saturating_sub(segments.charged) }
+        if segments.failed {
+            return 0;
+        }
+        segments.limit().saturating_sub(segments.charged).max(self.packed_room(device))
     }
     /// The same once destage has taken out what trims and deletes gave up.
     pub fn room_to_come(&self, device: u8) -> u64 {
         let segments = self.of(device);
         if segments.failed { 0 } else { segments.limit().saturating_sub(segments.used) }
+    }
+
+    /// Whether all that components have fits a device at 4 KiB a block, with so many more.
+    pub fn fits_raw(&self, device: u8, more: u64) -> bool {
+        let segments = self.of(device);
+        !segments.failed && segments.charged + more <= segments.limit()
+    }
+    /// Blocks that a device may still get where what it has fits it only packed: none of them may pack, nor what is buffered.
+    pub fn packed_room(&self, device: u8) -> u64 {
+        let segments = self.of(device);
+        let buffered = self.log_pages + segments.held_blocks_from(0);
+        self.packed_room_to_come(device).saturating_sub(buffered)
+    }
+    /// The same once all that is buffered was destaged, and took nothing.
+    pub fn packed_room_to_come(&self, device: u8) -> u64 {
+        let segments = self.of(device);
+        if segments.failed || !self.has_packed {
+            return 0;
+        }
+        segments.packed_limit().saturating_sub(segments.stored_pages() + segments.queued_data + segments.reserved)
     }
 
     pub fn round(&self) -> u64 {

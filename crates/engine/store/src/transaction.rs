@@ -11,7 +11,7 @@ use std::{
 };
 
 use cairn_env::Env;
-use cairn_format::{HOLE_SLOT, HistoryAt, SHARD_BLOCKS, history_rows};
+use cairn_format::{HistoryAt, SHARD_BLOCKS, history_rows};
 use cairn_types::{BlockRange, Canary, ComponentId, OpId, RegionIndex, UnsettledOp};
 
 use crate::{
@@ -24,13 +24,14 @@ use crate::{
     error::{StoreError, StoreErrorKind, damaged},
     history_shard::Over,
     index::Below,
-    leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, is_place},
+    leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, Spot},
     map::Map,
     meta::Batch,
     pending,
     records::{Body, Place, Record, RecordId, Records},
     rows::{self, ComponentRow, DeletedRow, RegionRow, StateRow},
     seats::Seats,
+    segments::LiveChange,
     shards::{Part, ShardKey, shard_of},
     state::State,
     stats::LogHealth,
@@ -73,8 +74,8 @@ pub(crate) struct Transaction {
     /// Leaves that are removed.
     gone: Vec<LeafKey>,
     /// Slots that something refers to from now on, or not any more.
-    added: Vec<(u8, u64)>,
-    dropped: Vec<(u8, u64)>,
+    added: Vec<(u8, Spot)>,
+    dropped: Vec<(u8, Spot)>,
     /// Bits of the map that change.
     bits: Vec<(ComponentId, BlockRange, bool)>,
     folded: Vec<Folded>,
@@ -93,9 +94,9 @@ pub(crate) struct Transaction {
     changes: MapChanges,
 }
 
-/// What stands in no slot is no parity any more: of its bytes the checksum is all that is left.
+/// What stands in no spot is no parity any more: of its bytes the checksum is all that is left.
 fn as_kept(entry: Option<Entry>) -> Option<Entry> {
-    entry.map(|entry| Entry { row_check: if is_place(entry.slot) { entry.row_check } else { 0 }, ..entry })
+    entry.map(|entry| Entry { row_check: if entry.spot.is_place() { entry.row_check } else { 0 }, ..entry })
 }
 
 /// What changes an entry.
@@ -111,14 +112,14 @@ impl By {
     }
 }
 
-/// A slot of a pending row that moves.
+/// A spot of a pending row that moves.
 #[derive(Debug, Clone, Copy)]
 struct MovedPending {
     record: RecordId,
     row: u64,
     index: usize,
-    from: u64,
-    to: u64,
+    from: Spot,
+    to: Spot,
 }
 
 impl Transaction {
@@ -158,7 +159,7 @@ impl Transaction {
         for folded in folded {
             let device = components.device_of(folded.key.0.0);
             for (_, entry) in &folded.dropped {
-                device.into_iter().for_each(|device| self.drop_slot(device, entry.slot));
+                device.into_iter().for_each(|device| self.drop_spot(device, entry.spot));
             }
             self.changes.folded.push(folded);
         }
@@ -174,14 +175,14 @@ impl Transaction {
     pub fn remove_key(&mut self, key: Vec<u8>) {
         self.batch.insert(key, None);
     }
-    pub fn drop_slot(&mut self, device: u8, slot: u64) {
-        if is_place(slot) {
-            self.dropped.push((device, slot));
+    pub fn drop_spot(&mut self, device: u8, spot: Spot) {
+        if spot.is_place() {
+            self.dropped.push((device, spot));
         }
     }
-    pub fn add_slot(&mut self, device: u8, slot: u64) {
-        if is_place(slot) {
-            self.added.push((device, slot));
+    pub fn add_spot(&mut self, device: u8, spot: Spot) {
+        if spot.is_place() {
+            self.added.push((device, spot));
         }
     }
     /// The map's entry of a block, as it will be.
@@ -205,7 +206,7 @@ impl Transaction {
         self.entry_changed(component, block, old, entry, given_up);
         true
     }
-    /// Changes the map's entry; the slot that it named before is given up.
+    /// Changes the map's entry; the spot that it named before is given up.
     pub fn set_entry(&mut self, component: &Component, block: u64, entry: Option<Entry>) {
         let (leaf, entry) = (self.leaf(component.id, block), as_kept(entry));
         let old = leaf.get(block);
@@ -223,25 +224,25 @@ impl Transaction {
         if component.cuts.has(generation, block) || !self.kept.insert((component.id, generation, block)) {
             return false;
         }
-        let hole = Entry { slot: HOLE_SLOT, crc: 0, row_check: 0, op: OpId::ZERO };
+        let hole = Entry { spot: Spot::HOLE, crc: 0, row_check: 0, op: OpId::ZERO };
         self.changes.history.push((component.id, (block, generation), old.unwrap_or(hole), Over::Nothing));
         true
     }
     /// An entry of history stands elsewhere from now on.
-    pub fn move_history(&mut self, component: &Component, at: HistoryAt, entry: Entry, from: u64) {
-        self.drop_slot(component.device, from);
+    pub fn move_history(&mut self, component: &Component, at: HistoryAt, entry: Entry, from: Spot) {
+        self.drop_spot(component.device, from);
         self.changes.history.push((component.id, at, entry, Over::Alike));
     }
     /// Another copy of the component tells what a block held at a cut. What history has of it by itself, `old`, is given up.
     pub fn fill_history(&mut self, component: &Component, at: HistoryAt, entry: Entry, old: Option<Entry>) {
-        let is_hole = |entry: &Entry| entry.slot == HOLE_SLOT;
+        let is_hole = |entry: &Entry| entry.spot == Spot::HOLE;
         let over = match old {
             None => Over::Nothing,
             Some(old) if is_hole(&old) == is_hole(&entry) => Over::Alike,
             Some(_) => Over::Unlike,
         };
-        self.add_slot(component.device, entry.slot);
-        old.into_iter().for_each(|old| self.drop_slot(component.device, old.slot));
+        self.add_spot(component.device, entry.spot);
+        old.into_iter().for_each(|old| self.drop_spot(component.device, old.spot));
         let entry = as_kept(Some(entry)).expect("it is one");
         self.changes.history.push((component.id, at, entry, over));
     }
@@ -261,7 +262,7 @@ impl Transaction {
             self.whole.insert(key);
         }
         if let Some(given_up) = given_up {
-            self.drop_slot(component.device, given_up.slot);
+            self.drop_spot(component.device, given_up.spot);
         }
         if old.is_some() != entry.is_some() {
             let one = BlockRange::new(block, 1);
@@ -293,19 +294,19 @@ impl Transaction {
     pub fn resolve(&mut self, components: &mut Components, id: RecordId, live: impl Fn(u64) -> bool) {
         let record = components.records.of(id);
         let device = components.of(record.component).device;
-        if let Body::Data { place: Place::Slots(slots), .. } = &record.body {
-            for (block, &slot) in (record.range.first..).zip(slots.iter()) {
+        if let Body::Data { place: Place::Spots(spots), .. } = &record.body {
+            for (block, &spot) in (record.range.first..).zip(spots.iter()) {
                 if !live(block) {
-                    self.drop_slot(device, slot);
+                    self.drop_spot(device, spot);
                 }
             }
         }
-        // From now on the record only reads: neither its row nor its slots are its own any more.
+        // From now on the record only reads: neither its row nor its spots are its own any more.
         let number = components.records.leave_row(id);
         self.batch.insert(rows::pending_key(number), None);
     }
-    /// A slot of a pending row moves (cleaning). The row is written by [`Self::gather`].
-    pub fn move_pending(&mut self, records: &Records, record: RecordId, index: usize, from: u64, to: u64) {
+    /// A spot of a pending row moves (cleaning). The row is written by [`Self::gather`].
+    pub fn move_pending(&mut self, records: &Records, record: RecordId, index: usize, from: Spot, to: Spot) {
         let row = records.of(record).row.expect("a pending record has a row").get();
         self.moved_pending.push(MovedPending { record, row, index, from, to });
     }
@@ -334,6 +335,8 @@ impl Transaction {
         self.gather_seats(&mut state.seats, tail);
         let scrub = state.findings.take_row();
         self.batch.extend(scrub.map(|row| (rows::scrub_key(), Some(rows::encode(&row)))));
+        let settings = state.settings.take_row();
+        self.batch.extend(settings.map(|row| (rows::settings_key(), Some(rows::encode(&row)))));
         let damaged_at = match state.log.health() {
             LogHealth::Sound => None,
             LogHealth::Damaged { ends_at } => Some(ends_at),
@@ -364,30 +367,30 @@ impl Transaction {
         for garbage in std::mem::take(&mut components.records.garbage) {
             let device = components.device_of(garbage.component);
             if device.is_some_and(|d| tier.of(d).failed) {
-                // Should the device be there again at the next opening, it still counts these slots as in use.
+                // Should the device be there again at the next opening, it still counts these spots as in use.
                 kept.push(garbage);
                 continue;
             }
             self.batch.insert(rows::pending_key(garbage.row), None);
             if let Some(device) = device {
-                garbage.slots.into_iter().for_each(|slot| self.drop_slot(device, slot));
+                garbage.spots.into_iter().for_each(|spot| self.drop_spot(device, spot));
             }
         }
         components.records.garbage = kept;
     }
 
     fn gather_moved(&mut self, components: &Components) {
-        let mut by_record: BTreeMap<RecordId, Vec<(usize, u64)>> = BTreeMap::new();
+        let mut by_record: BTreeMap<RecordId, Vec<(usize, Spot)>> = BTreeMap::new();
         for moved in &self.moved_pending {
             by_record.entry(moved.record).or_default().push((moved.index, moved.to));
         }
         for (id, moves) in by_record {
             let record = components.records.of(id);
             let mut moved = record.clone();
-            let Body::Data { place: Place::Slots(slots), .. } = &mut moved.body else {
+            let Body::Data { place: Place::Spots(spots), .. } = &mut moved.body else {
                 continue;
             };
-            moves.into_iter().for_each(|(index, slot)| slots[index] = slot);
+            moves.into_iter().for_each(|(index, spot)| spots[index] = spot);
             let component = components.of(record.component);
             let known = component.window.get(record.op).map(|unsettled| &unsettled.info);
             let number = record.row.expect("a pending record has a row").get();
@@ -462,40 +465,35 @@ impl Transaction {
         changed
     }
 
-    /// Whether every slot that is given up is one that its segment counts. A row or a leaf that does not fit the others was
+    /// Whether every spot that is given up is one that its segment counts. A row or a leaf that does not fit the others was
     /// damaged, or is an old one.
     fn check_segments(&self, tier: &Tier) -> Result<(), StoreError> {
-        let mut change: BTreeMap<(u8, u32), i64> = BTreeMap::new();
-        for (slots, by) in [(&self.added, 1), (&self.dropped, -1)] {
-            for &(device, slot) in slots {
-                let segments = tier.of(device);
-                if segments.failed {
-                    continue;
-                }
-                if !segments.has(slot) {
-                    return Err(damaged(format!("capacity device {device} has no slot {slot}")));
-                }
-                *change.entry((device, segments.segment_of(slot))).or_default() += by;
-            }
+        let here = |(device, spot): &&(u8, Spot)| tier.of(*device).failed || tier.of(*device).has(*spot);
+        if let Some((device, spot)) = self.added.iter().chain(&self.dropped).find(|place| !here(place)) {
+            return Err(damaged(format!("capacity device {device} has no {spot:?}")));
         }
-        for ((device, segment), change) in change {
-            if i64::from(tier.of(device).row(segment).live) + change < 0 {
+        for ((device, segment), change) in self.live_changes(tier) {
+            let segments = tier.of(device);
+            if !segments.failed && change.of(segments.row(segment).live).is_none() {
                 return Err(damaged(format!(
-                    "segment {segment} of capacity device {device} counts fewer slots in use than are given up"
+                    "segment {segment} of capacity device {device} counts less in use than is given up"
                 )));
             }
         }
         Ok(())
     }
 
+    /// What it does to what is in use of segments.
+    fn live_changes(&self, tier: &Tier) -> BTreeMap<(u8, u32), LiveChange> {
+        let mut changes: BTreeMap<(u8, u32), LiveChange> = BTreeMap::new();
+        let segment = |(device, spot): &(u8, Spot)| (*device, tier.of(*device).segment_of(*spot));
+        self.added.iter().for_each(|place| changes.entry(segment(place)).or_default().add_spot(place.1));
+        self.dropped.iter().for_each(|place| changes.entry(segment(place)).or_default().drop_spot(place.1));
+        changes
+    }
+
     fn gather_segments(&mut self, tier: &mut Tier, in_pages: bool) {
-        let mut change: BTreeMap<(u8, u32), i64> = BTreeMap::new();
-        for &(device, slot) in &self.added {
-            *change.entry((device, tier.of(device).segment_of(slot))).or_default() += 1;
-        }
-        for &(device, slot) in &self.dropped {
-            *change.entry((device, tier.of(device).segment_of(slot))).or_default() -= 1;
-        }
+        let mut change = self.live_changes(tier);
         for (device, segments) in (0u8..).zip(tier.devices_mut()) {
             for segment in std::mem::take(&mut segments.dirty) {
                 change.entry((device, segment)).or_default();
@@ -549,7 +547,7 @@ impl Transaction {
             let mut state = inner.state.borrow_mut();
             state.map.commit(self.whole.into_iter().chain(self.gone), self.deltas, self.leaves);
         }
-        in_steps(inner, self.added, |state, (device, slot)| state.tier.of_mut(device).add_live(slot)).await;
+        in_steps(inner, self.added, |state, (device, spot)| state.tier.of_mut(device).add_live(spot)).await;
         in_steps(inner, self.bits, |state, (id, range, value)| {
             state.components.change(&mut state.tier, id, |c, records| {
                 let Component { extents, base, cuts, .. } = c;
@@ -561,14 +559,14 @@ impl Transaction {
         let mut state = inner.state.borrow_mut();
         let state = &mut *state;
         for moved in self.moved_pending {
-            state.components.records.move_slot(moved.record, moved.row, moved.index, (moved.from, moved.to));
+            state.components.records.move_spot(moved.record, moved.row, moved.index, (moved.from, moved.to));
         }
         for made in self.pending {
             take_pending(&mut state.components, &mut state.tier, made);
         }
         // Only now: until here a version in the index may still have been read in the place of these.
-        for (device, slot) in self.dropped {
-            state.tier.of_mut(device).drop_live(slot);
+        for (device, spot) in self.dropped {
+            state.tier.of_mut(device).drop_live(spot);
         }
         if let Some(pages) = state.map.pages_mut().filter(|_| !Canary::PlaceReusedEarly.sings()) {
             pages.zone.free(gave_up);
@@ -585,6 +583,7 @@ impl Transaction {
             // Nothing of the index is of operations before it any more.
             state.components.all_mut().for_each(|component| component.cuts.forget_before(tail));
         }
+        state.look_at_log();
         let tail = state.log.ring.tail();
         state.seats.forget_before(tail);
         state.components.forget_deleted_before(tail);
@@ -677,8 +676,8 @@ fn take_fold(components: &mut Components, tier: &mut Tier, folded: Folded) {
 
 fn take_pending(components: &mut Components, tier: &mut Tier, made: MadePending) {
     let (component, range) = (made.record.component, made.record.range);
-    let slots = match &made.record.body {
-        Body::Data { place: Place::Slots(slots), .. } => slots.to_vec(),
+    let spots = match &made.record.body {
+        Body::Data { place: Place::Spots(spots), .. } => spots.to_vec(),
         _ => Vec::new(),
     };
     let id = components.records.add(made.record, None);
@@ -688,7 +687,7 @@ fn take_pending(components: &mut Components, tier: &mut Tier, made: MadePending)
     });
     if components.records.of(id).live == 0 {
         // Undone or superseded while the transaction was under way.
-        components.records.drop_unused(id, slots);
+        components.records.drop_unused(id, spots);
     }
 }
 

@@ -12,19 +12,19 @@ use std::{
 
 use cairn_types::{Epoch, OpId};
 
-use crate::leaf::{Entry, NO_SLOT};
+use crate::leaf::{Entry, Spot};
 
 /// Entries of a chunk, at most: what an insertion moves.
 const CHUNK_ENTRIES: usize = 1024;
 
-/// An entry as it waits. [`NO_SLOT`]: there is none any more.
+/// An entry as it waits. [`Spot::NONE`]: there is none any more.
 #[derive(Debug, Clone, Copy)]
 struct Item<At> {
     at: At,
     /// Which of the epochs.
     epoch: u16,
     crc: u32,
-    slot: u64,
+    spot: Spot,
     sequence: u64,
 }
 
@@ -58,8 +58,8 @@ impl<At: Copy + Ord> Unfolded<At> {
     pub fn put(&mut self, at: At, entry: Option<Entry>) {
         let op = entry.map_or(OpId::ZERO, |entry| entry.op);
         let epoch = self.number_of(op.epoch);
-        let (slot, crc) = entry.map_or((NO_SLOT, 0), |entry| (entry.slot, entry.crc));
-        let item = Item { at, epoch, crc, slot, sequence: op.seq };
+        let (spot, crc) = entry.map_or((Spot::NONE, 0), |entry| (entry.spot, entry.crc));
+        let item = Item { at, epoch, crc, spot, sequence: op.seq };
         match entry.map_or(0, |entry| entry.row_check) {
             0 if self.row_checks.is_empty() => {}
             0 => drop(self.row_checks.remove(&at)),
@@ -130,7 +130,7 @@ impl<At: Copy + Ord> Unfolded<At> {
     fn entry_of(&self, item: &Item<At>) -> Option<Entry> {
         let op = OpId { epoch: self.epochs[item.epoch as usize], seq: item.sequence };
         let row_check = self.row_checks.get(&item.at).copied().unwrap_or(0);
-        (item.slot != NO_SLOT).then_some(Entry { slot: item.slot, crc: item.crc, row_check, op })
+        (item.spot != Spot::NONE).then_some(Entry { spot: item.spot, crc: item.crc, row_check, op })
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
                     let epoch = Epoch { number, host: HostId(1), incarnation: Incarnation(2) };
                     let row_check = if number % 3 == 0 { number as u32 } else { 0 };
                     let op = OpId { epoch, seq: number };
-                    let entry = Entry { slot: number * 7, crc: u32::from(block), row_check, op };
+                    let entry = Entry { spot: Spot::raw(number * 7), crc: u32::from(block), row_check, op };
                     let entry = there.then_some(entry);
                     unfolded.put(block, entry);
                     map.insert(u64::from(block), entry);
@@ -184,7 +184,7 @@ mod tests {
     fn epochs_that_nothing_names_are_forgotten() {
         let entry = |number: u64| {
             let epoch = Epoch { number, host: HostId(1), incarnation: Incarnation(1) };
-            Some(Entry { slot: 1, crc: 2, row_check: 0, op: OpId { epoch, seq: 3 } })
+            Some(Entry { spot: Spot::raw(1), crc: 2, row_check: 0, op: OpId { epoch, seq: 3 } })
         };
         let mut unfolded: Unfolded = Unfolded::default();
         (0..100_000).for_each(|number| unfolded.put(7, entry(number)));

@@ -13,7 +13,7 @@ const CLASSES: usize = 64;
 /// Segments of each class that are scored: those before them may be open, or held by a read.
 const SCORED: usize = 8;
 
-/// The segments that have slots in use.
+/// The segments of which something is in use.
 #[derive(Debug)]
 pub(crate) struct Victims {
     /// (Round of the last write, segment), by class.
@@ -22,14 +22,14 @@ pub(crate) struct Victims {
 }
 
 impl Victims {
-    /// Of segments with so many slots.
+    /// Of segments with so many pages for blocks.
     pub fn new(slots: u32) -> Self {
         Self { classes: vec![BTreeSet::new(); CLASSES], slots: slots.max(1) }
     }
     fn class(&self, live: u32) -> usize {
         (u64::from(live) * CLASSES as u64 / u64::from(self.slots)).min(CLASSES as u64 - 1) as usize
     }
-    /// A segment has another number of slots in use, or was written to in another round: (slots in use, round).
+    /// A segment has other pages in use, or was written to in another round: (pages in use, round).
     pub fn change(&mut self, segment: u32, from: (u32, u64), to: (u32, u64)) {
         let (old, new) = (self.class(from.0), self.class(to.0));
         let is_same = old == new && from.1 == to.1 && (from.0 == 0) == (to.0 == 0);
@@ -54,7 +54,7 @@ impl Victims {
                 .collect::<Vec<_>>()
         })
     }
-    /// Whether it has these segments and no others: (segment, slots in use, round).
+    /// Whether it has these segments and no others: (segment, pages in use, round).
     pub fn has(&self, segments: impl Iterator<Item = (u32, u32, u64)>) -> bool {
         let mut count = 0;
         let mut all = segments.filter(|(_, live, _)| *live > 0).inspect(|_| count += 1);

@@ -16,7 +16,7 @@ use cairn_types::{BlockRange, ComponentId, OpId, Time};
 use futures::channel::oneshot;
 
 use crate::{
-    charge::{charge, no_space},
+    charge::{charge, refusal},
     components::Components,
     disk_group::Inner,
     error::StoreError,
@@ -155,5 +155,5 @@ fn still_no_room(components: &Components, tier: &Tier, record: &LogRecord) -> St
         | LogRecord::ResizeComponent { component, .. } => components.of(*component).device,
         _ => unreachable!("what takes no space waits for none"),
     };
-    no_space(record.data_blocks(), tier.room(device))
+    refusal(tier, device, record.data_blocks())
 }

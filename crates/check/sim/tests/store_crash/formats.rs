@@ -5,7 +5,8 @@
 //!
 //! A folder of `tests/formats` is a build, by its day or its release. It has four disk groups: one that was closed, three that lost power within a
 //! write. Of each: its devices, byte for byte (`NAME.DEVICE.gz`), and what that build saw of it (`NAME.json.gz`). A folder is never
-//! changed. A new one, where a form changes: `CAIRN_FORMATS_OUT=FOLDER cargo test --release -p cairn-sim --test store_crash formats`.
+//! changed. A new one, where a form changes: `CAIRN_FORMATS_OUT=FOLDER cargo test --release -p cairn-sim --test store_crash formats`. Groups whose
+//! blocks are packed are written to `FOLDER-packed`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     SCRIPT_STEPS,
-    recording::record,
+    recording::{Recording, record, record_packed},
     recover,
     script::data,
     seen::{Seen, SeenComponent, difference, look},
@@ -49,8 +50,7 @@ struct Told {
 }
 
 /// Groups as this build writes them.
-fn written() -> (HostId, Vec<(String, Devices)>) {
-    let recording = record(SEED, SCRIPT_STEPS);
+fn written(recording: &Recording) -> (HostId, Vec<(String, Devices)>) {
     let mut groups = vec![];
     let closed = recording.at_rest.iter().map(|(name, medium)| {
         let mut bytes = vec![0; medium.len_bytes() as usize];
@@ -205,8 +205,16 @@ fn check_build(folder: &Path) -> usize {
 
 #[test]
 fn formats_of_this_build_are_read_back() {
-    let out = std::env::var_os("CAIRN_FORMATS_OUT").map(PathBuf::from);
-    let (host, groups) = written();
+    read_back(&record(SEED, SCRIPT_STEPS), "");
+    read_back(&record_packed(SEED, SCRIPT_STEPS), "-packed");
+}
+
+fn read_back(recording: &Recording, suffix: &str) {
+    let out = std::env::var_os("CAIRN_FORMATS_OUT").map(|mut out| {
+        out.push(suffix);
+        PathBuf::from(out)
+    });
+    let (host, groups) = written(recording);
     for (name, devices) in groups {
         let told = Told { host, seen: seen_of(host, &devices) };
         assert!(told.seen.components.len() > 1 && !told.seen.records.is_empty(), "{name} is too tame");

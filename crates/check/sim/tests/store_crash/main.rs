@@ -23,7 +23,7 @@ use cairn_store::{DiskGroup, DiskGroupDevices, FormatOptions, LogHealth, Needs};
 use cairn_types::{Change, ComponentOp, HostId, ObjectId};
 
 use model::Model;
-use recording::{Recording, allowed, record};
+use recording::{Recording, allowed, record, record_packed};
 use seen::{Seen, difference, expected, look};
 use shape::{Group, add_devices, devices, format_options, identity, open, open_as};
 
@@ -134,10 +134,11 @@ fn sing() {
 #[cfg(not(feature = "canaries"))]
 fn sing() {}
 
-fn sweep(seed: u64) -> (u64, u64) {
+fn sweep(seed: u64, packs: bool) -> (u64, u64) {
     sing();
-    let recording = record(seed, SCRIPT_STEPS);
-    assert_eq!(recording.trace, record(seed, SCRIPT_STEPS).trace, "one seed, one run");
+    let recorded = || if packs { record_packed(seed, SCRIPT_STEPS) } else { record(seed, SCRIPT_STEPS) };
+    let recording = recorded();
+    assert_eq!(recording.trace, recorded().trace, "one seed, one run");
     let stats = &recording.stats;
     let counters = &stats.counters;
     let past_log = counters.capacity_write_resync_bytes;
@@ -156,6 +157,11 @@ fn sweep(seed: u64) -> (u64, u64) {
         counters.map_shards_folded,
         counters.map_pages_written,
         counters.map_pages_read
+    );
+    println!("seed {seed}: {:?}", stats.packing);
+    assert_eq!(
+        packs,
+        stats.packing.packed_blocks > 50 && stats.packing.zero_blocks > 10 && stats.packing.raw_blocks > 50
     );
     assert!(counters.destage_rounds > 10 && recording.log_wraps > 1 && past_log > 0, "the workload is too tame");
     assert!(recording.log.parities() > 20, "the workload has too little parity");
@@ -196,21 +202,26 @@ fn chosen(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-fn sweep_and_tell(seed: u64) {
-    let (points, cleaned) = sweep(seed);
+fn sweep_and_tell(seed: u64, packs: bool) {
+    let (points, cleaned) = sweep(seed, packs);
     println!("seed {seed}: {points} crash points, everything acknowledged is there, nothing is half done");
     assert!(chosen("CRASH_LOSS").is_some() || points > 2000 && cleaned > 2);
 }
 
-// Two tests, as the machine has more than one core.
+// Several tests, as the machine has more than one core.
 #[test]
 fn power_cut_at_every_disk_operation() {
-    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(1));
+    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(1), false);
+}
+
+#[test]
+fn power_cut_at_every_disk_operation_of_a_group_that_packs() {
+    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(5), true);
 }
 
 #[test]
 fn power_cut_at_every_disk_operation_of_another_seed() {
-    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(8));
+    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(8), false);
 }
 
 /// A crash while a group is made leaves devices that open, or that are formatted again.

@@ -10,7 +10,7 @@ use futures::{channel::oneshot, future::join_all};
 
 use crate::{
     model::Model,
-    script::{Script, Step, allowed_from},
+    script::{Script, Step, allowed_from, tag_at},
     shape::{Group, add_devices, devices, format_options, identity, open_as},
 };
 
@@ -65,8 +65,17 @@ pub fn record(seed: u64, length: usize) -> Recording {
     record_with(seed, length, vec![])
 }
 
+/// The same of a group that packs, for most of the time.
+pub fn record_packed(seed: u64, length: usize) -> Recording {
+    record_as(seed, length, vec![], true)
+}
+
 /// The same with faults of devices, each before one step of the script.
 pub fn record_with(seed: u64, length: usize, faults: Vec<(usize, &'static str, Fault)>) -> Recording {
+    record_as(seed, length, faults, false)
+}
+
+fn record_as(seed: u64, length: usize, faults: Vec<(usize, &'static str, Fault)>, packs: bool) -> Recording {
     let world = World::new(seed);
     let host = world.add_host("a");
     add_devices(&host);
@@ -81,7 +90,7 @@ pub fn record_with(seed: u64, length: usize, faults: Vec<(usize, &'static str, F
         // Every other workload begins as 0.2.0 had it, and is allowed more in mid-run.
         let allowed = if seed.is_multiple_of(2) { Needs::NONE } else { Needs::ALL };
         let group = open_as(task_host.env(), devices(&task_host), allowed).await.unwrap();
-        let script = (Script::steps(seed, length), length);
+        let script = (Script::steps(seed, length, packs), length, packs);
         workload(&group, &task_host, &task_log, script, &faults).await;
         let ended = (group.stats(), group.durable_position());
         group.close().await;
@@ -106,7 +115,7 @@ async fn workload(
     group: &Group,
     host: &Host,
     log: &Rc<RefCell<Log>>,
-    (script, length): (Vec<Step>, usize),
+    (script, length, packs): (Vec<Step>, usize, bool),
     faults: &[(usize, &str, Fault)],
 ) {
     let mut in_flight = VecDeque::new();
@@ -114,6 +123,10 @@ async fn workload(
     let mut applied = 0;
     let allowed_at = allowed_from(length);
     for (tag, step) in script.into_iter().enumerate() {
+        if packs && (tag > allowed_at && tag % 40 == 0) {
+            // Off for a seventh of the time.
+            group.set_compression(tag / 40 % 7 != 6).await.unwrap();
+        }
         if tag == allowed_at {
             group.allow(Needs::ALL);
             while !group.needs().include(Needs::MAP_PAGES) {
@@ -125,7 +138,7 @@ async fn workload(
         }
         match step {
             Step::Append(operation) => {
-                in_flight.push_back(send(group, host, log, operation, tag as u64));
+                in_flight.push_back(send(group, host, log, operation, tag_at(tag, packs)));
                 if in_flight.len() > IN_FLIGHT_MAX {
                     let _ = in_flight.pop_front().expect("several").await;
                 }

@@ -42,22 +42,43 @@ pub fn op(seq: u64) -> OpId {
     OpId { epoch, seq }
 }
 
+/// Of the tags of a group that packs: its blocks hold zeroes, noise, words that pack little or well.
+const PACKS: u64 = 1 << 20;
+
+/// Whether the blocks of a write are zeroes.
+pub fn is_zero(tag: u64) -> bool {
+    tag & PACKS != 0 && tag.is_multiple_of(7)
+}
+
 /// The words of one block of one write: the first three name its place, so that a block that turns up elsewhere shows.
-fn words(tag: u64, component: ComponentId, block: u64) -> impl Iterator<Item = u64> {
-    let rest = Rng::new(tag.wrapping_mul(1_000_003) ^ block).next_u64();
+fn words(tag: u64, component: ComponentId, block: u64) -> Vec<u64> {
+    if is_zero(tag) {
+        return vec![0; BLOCK / 8];
+    }
+    let mut rng = Rng::new(tag.wrapping_mul(1_000_003) ^ block);
+    let rest = rng.next_u64();
     let head = [tag, component.0 as u64, block];
-    head.into_iter().chain((0..BLOCK as u64 / 8 - 3).map(move |at| rest ^ at))
+    let word = |at: u64| match tag & PACKS {
+        PACKS if tag.is_multiple_of(3) => rng.next_u64(),
+        PACKS if tag.is_multiple_of(2) => rest,
+        _ => rest ^ at,
+    };
+    head.into_iter().chain((0..BLOCK as u64 / 8 - 3).map(word)).collect()
 }
 
 fn block_bytes(tag: u64, component: ComponentId, block: u64) -> Vec<u8> {
-    words(tag, component, block).flat_map(u64::to_le_bytes).collect()
+    words(tag, component, block).into_iter().flat_map(u64::to_le_bytes).collect()
 }
 
 /// The tag of the write that these bytes are of; none when they are not wholly that write's, for that place.
 pub fn tag_of(bytes: &[u8], component: ComponentId, block: u64) -> Option<u64> {
     let (found, _) = bytes.as_chunks::<8>();
     let tag = u64::from_le_bytes(found[0]);
-    words(tag, component, block).zip(found).all(|(word, bytes)| word == u64::from_le_bytes(*bytes)).then_some(tag)
+    words(tag, component, block)
+        .into_iter()
+        .zip(found)
+        .all(|(word, bytes)| word == u64::from_le_bytes(*bytes))
+        .then_some(tag)
 }
 
 /// A front end's request, by one of few slots: most answer earlier ones.
@@ -125,10 +146,17 @@ pub struct Script {
     steps: Vec<Step>,
     /// From this step on every third component is written in rows: the group may have parity then.
     rows_from: usize,
+    /// The group packs.
+    packs: bool,
+}
+
+/// The tag of what step `at` of a script appends.
+pub fn tag_at(at: usize, packs: bool) -> u64 {
+    at as u64 | if packs { PACKS } else { 0 }
 }
 
 impl Script {
-    pub fn steps(seed: u64, length: usize) -> Vec<Step> {
+    pub fn steps(seed: u64, length: usize, packs: bool) -> Vec<Step> {
         let mut script = Self {
             rng: Rng::new(seed),
             components: BTreeMap::new(),
@@ -138,6 +166,7 @@ impl Script {
             requests: Vec::new(),
             steps: Vec::new(),
             rows_from: allowed_from(length),
+            packs,
         };
         for _ in 0..COMPONENTS {
             script.create();
@@ -151,7 +180,7 @@ impl Script {
 
     /// The tag of an appended operation: its place among the steps.
     fn tag(&self) -> u64 {
-        self.steps.len() as u64
+        tag_at(self.steps.len(), self.packs)
     }
 
     fn push(&mut self, change: Change) {

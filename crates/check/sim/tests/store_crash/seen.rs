@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     model::{self, Model, Value},
-    script::tag_of,
+    script::{is_zero, tag_of},
     shape::Group,
 };
 
@@ -41,6 +41,7 @@ pub struct SeenComponent {
 pub fn expected(model: &Model) -> Seen {
     let component = |(&id, c): (&ComponentId, &model::Component)| {
         let tag_of = |value| match value {
+            Some(Value::Data(tag) | Value::Parity { tag, .. }) if is_zero(tag) => None,
             Some(Value::Data(tag)) => Some(tag),
             Some(Value::Parity { tag, row_check }) => Some(parity(tag, row_check)),
             Some(Value::Bad(tag)) => Some(MARKED | tag),

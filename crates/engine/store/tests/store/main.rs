@@ -16,6 +16,7 @@ mod kept;
 mod latencies;
 mod map;
 mod old_rows;
+mod packed;
 mod placed;
 mod refusals;
 mod rows;

@@ -147,7 +147,7 @@ pub fn write(component: u128, seq: u64, settled: u64, first_block: u64, count: u
     apply(component, seq, settled, ClientTag { session: 7, number: seq }, blocks, data)
 }
 
-fn apply(component: u128, seq: u64, settled: u64, client: ClientTag, blocks: BlockOp, data: Bytes) -> Change {
+pub fn apply(component: u128, seq: u64, settled: u64, client: ClientTag, blocks: BlockOp, data: Bytes) -> Change {
     let op = ComponentOp::Apply { op: op(seq), settled: op(settled), client, blocks };
     Change::Component { component: ComponentId(component), op, data }
 }

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use cairn_format::{CapacityRegions, RunError, RunHeader, crc32c, decode_run_header, run_header_pages};
+use cairn_format::{
+    CapacityRegions, PAGE_SECTORS, RunEntry, RunError, RunHeader, SECTOR_BYTES, Spot, crc32c, decode_run_header, unpack,
+};
 use cairn_types::{BLOCK_BYTES, ComponentId, format_bytes};
 use serde::Serialize;
 
@@ -81,22 +83,32 @@ fn walk_segment(
         if depth.all {
             report.list.push(Run { segment, generation: run.generation, offset: at, blocks: run.entries.len() });
         }
-        at += u64::from(run_header_pages(run.entries.len() as u32)) * block;
-        for entry in &run.entries {
+        for (entry, spot) in run.entries.iter().zip(run.spots(0)) {
             *report.blocks.entry(entry.component).or_default() += 1;
             if depth.verify {
                 report.blocks_verified += 1;
-                if crc32c(&device.read(at, BLOCK_BYTES as usize)?) != entry.crc {
+                let from = at + spot.sector() * u64::from(SECTOR_BYTES);
+                if !is_right(device, from, entry, spot)? {
                     bad.push(format!(
-                        "block {} of component {}, at {at}, has a wrong checksum",
+                        "block {} of component {}, at {from}, has a wrong checksum",
                         entry.block, entry.component
                     ));
                 }
             }
-            at += block;
         }
+        at += u64::from(run.shape().pages()) * block;
     }
     Ok(())
+}
+
+/// Whether the block that stands there, packed or not, has its checksum.
+fn is_right(device: &Device, from: u64, entry: &RunEntry, spot: Spot) -> Result<bool, String> {
+    let stored = device.read(from, (spot.sectors() * SECTOR_BYTES) as usize)?;
+    if spot.sectors() == PAGE_SECTORS {
+        return Ok(crc32c(&stored) == entry.crc);
+    }
+    let mut block = vec![0; BLOCK_BYTES as usize];
+    Ok(unpack(&stored, &mut block) && crc32c(&block) == entry.crc)
 }
 
 /// The run at `offset`; none when no good header stands there: the end of what was written, or a torn run that nothing names.
@@ -107,7 +119,7 @@ fn read_run(device: &Device, offset: u64) -> Result<Option<RunHeader>, String> {
         Err(RunError::Short(len)) => {
             Ok(device.read(offset, len as usize).ok().and_then(|bytes| decode_run_header(&bytes).ok()))
         }
-        Err(RunError::NotARun | RunError::Checksum) => Ok(None),
+        Err(RunError::NotARun | RunError::Checksum | RunError::Malformed) => Ok(None),
     }
 }
 
