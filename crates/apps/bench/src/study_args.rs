@@ -419,10 +419,7 @@ fn show_desktops(plan: &VdiStorm) -> u8 {
         plan.ramp_ms as f64 / 1e3,
         plan.measure_ms as f64 / 1e3
     );
-    println!(
-        "  recompose: {} of the golden disk change; each desktop is made anew, those before are deleted",
-        format_bytes(plan.patch_bytes)
-    );
+    println!("  recompose: {} of the golden disk change; each desktop is made anew", format_bytes(plan.patch_bytes));
     DONE
 }
 

@@ -321,13 +321,20 @@ impl Arm<'_> {
         self.step(Action::Verify { blocks: verified.places, wrong: verified.wrong }, began_ms)
     }
 
-    /// The golden disk is patched, all desktops are made anew of it, and those before are deleted.
+    /// The golden disk is patched, and all desktops are made anew of it: clones in the place of others, which are deleted, own copies written over.
     fn recompose(&mut self, before: Made) -> Result<(), String> {
         let (began_ms, counters) = (process::unix_ms(), self.counters());
         self.image(2, self.plan.patch_bytes)?;
-        let made = self.make(2)?;
+        let (made, before) = match self.is_of_clones() {
+            true => (self.make(2)?, before.names),
+            // In the same place: two images of each would not fit.
+            false => {
+                precondition(&before.targets, self.plan.image_bytes, 1, self.seed.wrapping_add(2))?;
+                (before, Vec::new())
+            }
+        };
         let (job, measured) = self.first_writes(&made, 64)?;
-        for name in &before.names {
+        for name in &before {
             self.cairn(&["disk", "delete", name, "--yes"])?;
         }
         self.cairn(&["snapshot", "delete", &format!("{GOLDEN}@image-1"), "--yes"])?;

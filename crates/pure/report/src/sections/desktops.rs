@@ -37,8 +37,8 @@ fn done(source: &Source<'_>) -> Table {
     ];
     let mut table = Table::new("Seconds a desktop", 2, &head).note(format!(
         "All of the time, divided by all desktops, as it is printed for deploying, booting and recomposing; all boot at once, so one by itself takes longer. \
-         Deploy: clones of the golden disk's snapshot, or copies of its image, and the first writes of each. Recompose: the golden disk is patched, each \
-         desktop is made anew of it, and those before are deleted. {}",
+         Deploy: clones of the golden disk's snapshot, or copies of its image, and the first writes of each. Recompose: the golden disk is patched; clones are \
+         made anew of it and those before deleted, own copies written over. {}",
         source.note(&source.arms)
     ));
     for arm in &source.arms {
