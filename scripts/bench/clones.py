@@ -7,7 +7,6 @@ Promises  one cluster of three hosts as processes; the golden disk is large and 
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from pathlib import Path
 
 from desk import ROOT, Desk, desk_errors, whole, written
 from figures import median, ratio
+from fio import jobs_of
 from hosts import SeveralProcesses
 from measure import turns
 from processes import die_with_parent
@@ -59,9 +59,7 @@ def booted(desk, cluster, names, mib):
     for number, name in enumerate(names):
         line += [f"--name={name}", f"--randseed={number + 1}", f"--uri={cluster.uri(name, host=1 + number % 3)}"]
     subprocess.run(line, check=True, stdout=subprocess.DEVNULL, preexec_fn=die_with_parent)
-    # It may write warnings first.
-    text = output.read_text()
-    jobs = json.loads(text[text.index("{") :])["jobs"]
+    jobs = jobs_of(output.read_text())
     for job in jobs:
         if job["error"] or job["read"]["io_bytes"] != mib << 20:
             raise OSError(f"{job['jobname']} did not boot: {job['error']}")

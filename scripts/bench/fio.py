@@ -81,12 +81,17 @@ def run(job, targets, folder):
     return parse(output.read_text())
 
 
-def parse(text):
-    """What fio's JSON (json+, with bins) says of all jobs together; fio may write warnings before it."""
+def jobs_of(text):
+    """The jobs in fio's JSON; fio may write warnings before it."""
     start = text.find("{")
     if start < 0:
         raise FioError(f"fio wrote no JSON: {text.strip()[:300]}")
-    jobs = json.loads(text[start:])["jobs"]
+    return json.loads(text[start:])["jobs"]
+
+
+def parse(text):
+    """What fio's JSON (json+, with bins) says of all jobs together."""
+    jobs = jobs_of(text)
     sides, means, iops = [], [], 0.0
     for job in jobs:
         if job["error"]:

@@ -5,6 +5,7 @@ Promises  one cluster of three hosts as processes; in each round every row is me
           ratios are medians of the rounds' ratios to the disk without snapshots
           the guests' pause at a cut is the slowest request of a steady load that was unanswered while the snapshot was taken
           ends what it started and removes its files, also on Ctrl-C; nothing is written then
+Assumes   some 40 GB of disk are free under target/: hosts' files take their size at once
 """
 
 import argparse

@@ -157,10 +157,7 @@ fn plan(which: &Which) -> Result<Plan, String> {
             return Err(format!("two arms are named {:?}: give each its own name", twice[0]));
         }
     }
-    if let Some(dilation) = which.dilation {
-        if !(1.0..=10_000.0).contains(&dilation) {
-            return Err(format!("a dilation of {dilation}: take 1 to 10,000"));
-        }
+    if let Some(dilation) = dilation_of(which)? {
         plan.arms.iter_mut().for_each(|arm| arm.dilation = dilation);
     }
     plan.repeats = which.repeats.unwrap_or(plan.repeats);
@@ -170,6 +167,16 @@ fn plan(which: &Which) -> Result<Plan, String> {
         return Err("a measured time of nothing: take a second or more".into());
     }
     Ok(plan)
+}
+
+/// The factor that is asked for.
+fn dilation_of(which: &Which) -> Result<Option<f64>, String> {
+    match which.dilation {
+        Some(dilation) if !(1.0..=10_000.0).contains(&dilation) => {
+            Err(format!("a dilation of {dilation}: take 1 to 10,000"))
+        }
+        dilation => Ok(dilation),
+    }
 }
 
 fn arm(text: &str, dilation: f64) -> Result<cairn_study::ArmMedia, String> {
@@ -249,12 +256,24 @@ fn measure(run: &Run) -> Result<u8, (u8, String)> {
         seed: run.seed,
         auto_ramp: run.auto_ramp,
     };
-    let begun = std::time::Instant::now();
-    let say = |words: String| eprintln!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64());
+    let say = said();
     let record = study::run(&plan, &options, &say).map_err(|why| (REFUSED, why))?;
     judge(&record);
     reported(&record)?;
     Ok(DONE)
+}
+
+/// Says what a study does, with the seconds since now.
+fn said() -> impl Fn(String) + Sync {
+    let begun = std::time::Instant::now();
+    move |words| eprintln!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64())
+}
+
+/// Of a study whose verdict is its result.
+fn judged(record: &Record) -> Result<u8, (u8, String)> {
+    let held = judge(record);
+    reported(record)?;
+    Ok(if held { DONE } else { REFUSED })
 }
 
 /// Writes the reports, and says where they are.
@@ -283,7 +302,7 @@ fn resilience_of(which: &Which, of: fn(Scale) -> Resilience) -> Result<Resilienc
     if let Some(arm) = which.arm.first() {
         plan.media = self::arm(arm, plan.media.dilation)?;
     }
-    plan.media.dilation = which.dilation.unwrap_or(plan.media.dilation);
+    plan.media.dilation = dilation_of(which)?.unwrap_or(plan.media.dilation);
     if let Some(time) = which.time {
         let (whole, ms) = (plan.measure_ms as f64, time.as_millis() as u64);
         let part = ms as f64 / whole;
@@ -343,12 +362,9 @@ fn resilience(run: &Run, of: fn(Scale) -> Resilience) -> Result<u8, (u8, String)
         return Err((REFUSED, why.into()));
     }
     let folder = run.dir.clone().unwrap_or_else(|| study::folder_of(Resilience::NAME, &plan.scale.to_string()));
-    let begun = std::time::Instant::now();
-    let say = |words: String| eprintln!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64());
+    let say = said();
     let record = study::run_resilience(&plan, &folder, hooks, run.seed, &say).map_err(|why| (REFUSED, why))?;
-    let held = judge(&record);
-    reported(&record)?;
-    Ok(if held { DONE } else { REFUSED })
+    judged(&record)
 }
 
 /// The study of desktops, as it is asked for.
@@ -366,10 +382,7 @@ fn desktops_of(which: &Which, of: fn(Scale) -> VdiStorm) -> Result<VdiStorm, Str
             (own.cache, own.capacity) = (media.cache.clone(), media.capacity.clone());
         }
     }
-    if let Some(dilation) = which.dilation {
-        if !(1.0..=10_000.0).contains(&dilation) {
-            return Err(format!("a dilation of {dilation}: take 1 to 10,000"));
-        }
+    if let Some(dilation) = dilation_of(which)? {
         plan.arms.iter_mut().for_each(|arm| arm.dilation = dilation);
     }
     plan.ramp_ms = which.ramp.map_or(plan.ramp_ms, |ramp| ramp.as_millis() as u64);
@@ -434,12 +447,9 @@ fn desktops(run: &Run, of: fn(Scale) -> VdiStorm) -> Result<u8, (u8, String)> {
     }
     let plan = desktops_of(&run.which, of).map_err(|why| (USAGE, why))?;
     let folder = run.dir.clone().unwrap_or_else(|| study::folder_of(VdiStorm::NAME, &plan.scale.to_string()));
-    let begun = std::time::Instant::now();
-    let say = |words: String| eprintln!("{:>7.1} s  {words}", begun.elapsed().as_secs_f64());
+    let say = said();
     let record = study::run_vdi_storm(&plan, &folder, run.seed, &say).map_err(|why| (REFUSED, why))?;
-    let held = judge(&record);
-    reported(&record)?;
-    Ok(if held { DONE } else { REFUSED })
+    judged(&record)
 }
 
 fn verify(dir: &std::path::Path) -> Result<u8, String> {

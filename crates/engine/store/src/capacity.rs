@@ -24,13 +24,13 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Slots that it takes: one per block with data.
+    /// Spots that it takes: one per block with data.
     pub fn spots(&self) -> usize {
         self.data.map_or(0, |_| self.range.count as usize)
     }
 }
 
-/// Slots that the blocks of a round's items were written to, one item's after the other's; [`Spot::NONE`] where none was.
+/// Spots that the blocks of a round's items were written to, one item's after the other's; [`Spot::NONE`] where none was.
 pub(crate) type Spots = Vec<Spot>;
 
 /// One block to be written to a capacity device.

@@ -62,7 +62,7 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
             let known = components.of(*component);
             let more = (*reserved_blocks).saturating_sub(known.charge());
             let reserved = (*reserved_blocks).saturating_sub(known.reserved_blocks);
-            let fits = more <= raw_room(tier, known.device) || reserved <= tier.packed_room(known.device);
+            let fits = more <= tier.raw_room(known.device) || reserved <= tier.packed_room(known.device);
             return if fits { Ok(Charge::Now(None)) } else { no_room(tier, known.device, (more, reserved), more) };
         }
         _ => return Ok(Charge::Now(None)),
@@ -96,15 +96,9 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
 /// Whether so many blocks more, of which so many have data, have room in one of the regimes.
 fn fits(tier: &Tier, device: u8, (more, data): (u64, u64), is_reserved: bool) -> bool {
     match tier.has_packed {
-        false => more == 0 || more <= raw_room(tier, device),
+        false => more == 0 || more <= tier.raw_room(device),
         true => is_reserved || tier.fits_raw(device, more) || data <= tier.packed_room(device),
     }
-}
-
-/// Blocks that may be charged to a device at 4 KiB each.
-fn raw_room(tier: &Tier, device: u8) -> u64 {
-    let segments = tier.of(device);
-    if segments.failed { 0 } else { segments.limit().saturating_sub(segments.charged) }
 }
 
 /// `more` blocks find no room now, as they are or as if they did not pack.
@@ -124,7 +118,8 @@ pub(crate) fn refusal(tier: &Tier, device: u8, blocks: u64) -> StoreError {
     }
     let room = tier.room(device);
     let text = format!(
-        "{blocks} blocks to be written, {room} are free on the component's capacity device if they do not pack: it holds more blocks than it has room          for unpacked, so overwrites need room as well; trim, delete, or add space"
+        "{blocks} blocks to be written, {room} are free on the component's capacity device if they do not pack: it holds more blocks than it has room for \
+         unpacked, so overwrites need room as well; trim, delete, or add space"
     );
     StoreError::new(StoreErrorKind::NoSpace, text)
 }

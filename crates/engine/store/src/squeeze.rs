@@ -23,6 +23,7 @@ use crate::{
 const BLOCKS_PER_JOB: usize = 64;
 /// Jobs at once.
 const JOBS: usize = 2;
+
 /// A block on its way to a capacity device.
 pub(crate) struct Outgoing {
     /// Its place among the round's spots.

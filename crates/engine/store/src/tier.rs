@@ -86,11 +86,12 @@ impl Tier {
 
     /// Blocks that a device may still get.
     pub fn room(&self, device: u8) -> u64 {
+        self.raw_room(device).max(self.packed_room(device))
+    }
+    /// The same at 4 KiB each, beside all that components have at 4 KiB each.
+    pub fn raw_room(&self, device: u8) -> u64 {
         let segments = self.of(device);
-        if segments.failed {
-            return 0;
-        }
-        segments.limit().saturating_sub(segments.charged).max(self.packed_room(device))
+        if segments.failed { 0 } else { segments.limit().saturating_sub(segments.charged) }
     }
     /// The same once destage has taken out what trims and deletes gave up.
     pub fn room_to_come(&self, device: u8) -> u64 {

@@ -1,13 +1,15 @@
 //! The files of a run, written anew after every step.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File, TryLockError},
     path::{Path, PathBuf},
 };
 
-use cairn_study::{Cell, Manifest, Results, SCHEMA, Step};
+use cairn_study::{ArmMedia, Cell, Manifest, Results, SCHEMA, Scale, Step};
 use serde::Serialize;
 
+use super::machine;
 use crate::report::{self, ReportError};
 
 /// Says that a run is not over; replaced by why it ended, or taken away at its end.
@@ -15,6 +17,25 @@ const UNDER_WAY: &str = "it was interrupted, or is still under way";
 
 /// The folder of a run's own hosts, in the run's folder.
 pub const CLUSTER: &str = "cluster";
+
+/// The manifest of a run that begins on this machine.
+pub(super) fn manifest_of(
+    (study, scale): (&str, Scale),
+    seed: u64,
+    media: Vec<ArmMedia>,
+    parameters: BTreeMap<String, String>,
+) -> Manifest {
+    Manifest {
+        study: study.into(),
+        scale: scale.to_string(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        seed,
+        machine: machine::facts(),
+        media,
+        parameters,
+        ..Manifest::default()
+    }
+}
 
 /// Manifest and results in their folder.
 pub struct Record {

@@ -7,14 +7,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cairn_study::{Action, ArmMedia, Manifest, Params, Resilience, Step, TargetFacts};
+use cairn_study::{Action, ArmMedia, Params, Resilience, Step, TargetFacts};
 use cairn_workload::{Content, Kind, Pace};
 
 use super::{
-    machine,
     processes::Processes,
-    record::{CLUSTER, Record},
-    runner::{as_it_is, cell_of, phases, precondition, spec},
+    record::{CLUSTER, Record, manifest_of},
+    runner::{as_it_is, cell_of, phases, precondition, spec, step},
     sampler::Sampler,
 };
 use crate::{
@@ -93,16 +92,7 @@ pub fn run(
     say: &(dyn Fn(String) + Sync),
 ) -> Result<Record, String> {
     let media = if hooks.is_some() { as_it_is() } else { plan.media.clone() };
-    let manifest = Manifest {
-        study: Resilience::NAME.into(),
-        scale: plan.scale.to_string(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        seed,
-        machine: machine::facts(),
-        media: vec![media.clone()],
-        parameters: plan.parameters(),
-        ..Manifest::default()
-    };
+    let manifest = manifest_of((Resilience::NAME, plan.scale), seed, vec![media.clone()], plan.parameters());
     let system = match (&hooks, media.is_modelled()) {
         (Some(hooks), _) => format!("{} given targets; media as they are", hooks.targets.len()),
         (None, true) => format!(
@@ -115,11 +105,6 @@ pub fn run(
     let outcome = prepared(plan, &media, hooks, seed, &mut record, say)
         .and_then(|system| measured(plan, &media, system, seed, &mut record, say));
     record.finish(outcome)
-}
-
-fn step(media: &ArmMedia, action: Action, began_ms: u64) -> Step {
-    let (arm, ended_ms) = (media.arm.clone(), process::unix_ms());
-    Step { arm, action, began_ms, ended_ms, phases: Vec::new(), before: None, after: None }
 }
 
 fn prepared(
@@ -150,11 +135,11 @@ fn prepared(
         buffer_bytes: if own { plan.cluster.buffer_bytes * u64::from(plan.cluster.hosts) } else { 0 },
         read_cache_bytes: if own { plan.cluster.read_cache_bytes * u64::from(plan.cluster.hosts) } else { 0 },
     };
-    record.step(step(media, Action::Start, begun))?;
+    record.step(step(media, Action::Start, begun, None))?;
     begun = process::unix_ms();
     say(format!("writing every byte of {} disks", system.targets().len()));
     let written_bytes = precondition(system.targets(), plan.disk_bytes, 1, seed)?;
-    record.step(step(media, Action::Precondition { passes: 1, written_bytes }, begun))?;
+    record.step(step(media, Action::Precondition { passes: 1, written_bytes }, begun, None))?;
     Ok(system)
 }
 
@@ -211,7 +196,7 @@ fn measured(
     let cell = cairn_study::Cell { samples, ..cell_of(id.clone(), 1, params, &job, &load) };
     let action = Action::Run { cell: id, repeat: 1 };
     let ended_ms = load.ended_unix_ms;
-    let run = Step { began_ms, ended_ms, phases: phases(&load, plan.ramp_ms), ..step(media, action, began_ms) };
+    let run = Step { began_ms, ended_ms, phases: phases(&load, plan.ramp_ms), ..step(media, action, began_ms, None) };
     record.measured(run, cell)?;
     // Only now: what was measured until a hook failed is kept.
     failures?;
@@ -232,7 +217,7 @@ fn read_back(
         Ok(verified) => {
             let wrong = verified.first_wrong.map_or(String::new(), |first| format!(", the first {first}"));
             say(format!("{} blocks read back, {} wrong{wrong}", verified.places, verified.wrong));
-            record.step(step(media, Action::Verify { blocks: verified.places, wrong: verified.wrong }, began_ms))
+            record.step(step(media, Action::Verify { blocks: verified.places, wrong: verified.wrong }, began_ms, None))
         }
         // Said by the verdicts: a target that is gone cannot show what it holds.
         Err(why) => {
@@ -262,12 +247,12 @@ fn fail(
     let mut began_ms = process::unix_ms();
     let host = system.kill()?;
     say(format!("killed: {host}"));
-    record.step(step(media, Action::Kill { host }, began_ms))?;
+    record.step(step(media, Action::Kill { host }, began_ms, None))?;
     until(plan.restart_ms);
     began_ms = process::unix_ms();
     let Some(host) = system.restart()? else { return Ok(()) };
     say(format!("started again: {host}"));
-    record.step(step(media, Action::Restart { host }, began_ms))?;
+    record.step(step(media, Action::Restart { host }, began_ms, None))?;
     let System::Own(cluster, _) = system else { return Ok(()) };
     began_ms = process::unix_ms();
     let waiting = Instant::now();
@@ -278,5 +263,5 @@ fn fail(
         thread::sleep(Duration::from_millis(200));
     }
     say("all data has all its copies again".into());
-    record.step(step(media, Action::Healthy, began_ms))
+    record.step(step(media, Action::Healthy, began_ms, None))
 }

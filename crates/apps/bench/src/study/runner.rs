@@ -9,16 +9,13 @@ use std::{
     time::Duration,
 };
 
-use cairn_study::{
-    Action, ArmMedia, Cell, Checks, Counters, Manifest, Params, Phase, PhaseKind, Plan, Side, Step, Test,
-};
+use cairn_study::{Action, ArmMedia, Cell, Checks, Counters, Params, Phase, PhaseKind, Plan, Side, Step, Test};
 use cairn_workload::{Addresses, Content, Kind, Spec};
 
 use super::{
     cluster::OwnCluster,
-    machine,
     power::PowerSource,
-    record::{CLUSTER, Record},
+    record::{CLUSTER, Record, manifest_of},
     sampler::Sampler,
     system::{Given, System},
 };
@@ -96,16 +93,7 @@ fn begin(plan: &Plan, options: &Options) -> Result<Record, String> {
         record.go_on()?;
         return Ok(record);
     }
-    let manifest = Manifest {
-        study: plan.study.into(),
-        scale: plan.scale.to_string(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        seed: options.seed,
-        machine: machine::facts(),
-        media: arms.clone(),
-        parameters,
-        ..Manifest::default()
-    };
+    let manifest = manifest_of((plan.study, plan.scale), options.seed, arms.clone(), parameters);
     Record::begin(&options.folder, manifest, caption(plan, &arms, options))
 }
 
@@ -203,7 +191,7 @@ fn run_arm(
 }
 
 /// A step without phases, which ends now.
-fn step(arm: &ArmMedia, action: Action, began_ms: u64, after: Option<Counters>) -> Step {
+pub(super) fn step(arm: &ArmMedia, action: Action, began_ms: u64, after: Option<Counters>) -> Step {
     let (arm, ended_ms) = (arm.arm.clone(), process::unix_ms());
     Step { arm, action, began_ms, ended_ms, phases: Vec::new(), before: None, after }
 }

@@ -49,8 +49,7 @@ impl System {
 
     /// Its counters; none where it has none that can be read.
     pub fn counters(&self) -> Option<Counters> {
-        let all: v1::Counters = self.cairn()?.call(&["counters"]).ok()?;
-        Some(counters_of(&all))
+        counters_at(&self.cairn()?)
     }
 
     /// Drains write buffers and drops read caches. Tells what was buffered before and after; none where nothing could be cleared.
@@ -59,9 +58,7 @@ impl System {
     /// It could not be done, so that what is measured next would be something else.
     pub fn clear(&self) -> Result<Option<(u64, u64)>, String> {
         if let Some(cairn) = self.cairn() {
-            let before = self.counters().map_or(0, |counters| counters.log_used_bytes);
-            let cleared: v1::CachesCleared = cairn.call(&["--timeout", "3700", "cache", "clear", "--wait", CLEAR_S])?;
-            return Ok(Some((before, cleared.disk_groups.iter().map(|group| group.dirty_bytes).sum())));
+            return clear_at(&cairn).map(Some);
         }
         let Self::Given(Given { clear: Some(command), .. }) = self else { return Ok(None) };
         let status = Command::new("sh").args(["-c", command]).status();
@@ -91,6 +88,22 @@ impl System {
             read_cache_bytes: if own { plan.cluster.read_cache_bytes * u64::from(hosts) } else { 0 },
         }
     }
+}
+
+/// The counters of a cluster; none where they cannot be read.
+pub(super) fn counters_at(cairn: &Cairn) -> Option<Counters> {
+    let all: v1::Counters = cairn.call(&["counters"]).ok()?;
+    Some(counters_of(&all))
+}
+
+/// Drains write buffers and drops read caches of a cluster. What was buffered before, and after.
+///
+/// # Errors
+/// As [`System::clear`].
+pub(super) fn clear_at(cairn: &Cairn) -> Result<(u64, u64), String> {
+    let before = counters_at(cairn).map_or(0, |counters| counters.log_used_bytes);
+    let cleared: v1::CachesCleared = cairn.call(&["--timeout", "3700", "cache", "clear", "--wait", CLEAR_S])?;
+    Ok((before, cleared.disk_groups.iter().map(|group| group.dirty_bytes).sum()))
 }
 
 /// The policies of a plan's disks, in words.

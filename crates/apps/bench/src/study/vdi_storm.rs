@@ -4,19 +4,16 @@
 
 use std::{path::Path, time::Duration};
 
-use cairn_api::v1;
 use cairn_study::{
-    Action, ArmMedia, Cell, Counters, Desktops, Manifest, Params, Step, TargetFacts, VdiPart, VdiStorm, response_ms,
-    threshold_ms,
+    Action, ArmMedia, Cell, Counters, Desktops, Params, Step, TargetFacts, VdiPart, VdiStorm, response_ms, threshold_ms,
 };
 use cairn_workload::{Content, Kind, Pace};
 
 use super::{
     cluster::OwnCluster,
-    machine,
-    record::{CLUSTER, Record},
-    runner::{added, cell_of, phases, precondition, spec},
-    system::counters_of,
+    record::{CLUSTER, Record, manifest_of},
+    runner::{added, cell_of, phases, precondition, spec, step},
+    system::{clear_at, counters_at},
 };
 use crate::{
     address::Address,
@@ -29,24 +26,13 @@ const GOLDEN: &str = "golden";
 const LONG: Duration = Duration::from_secs(86_400);
 /// Requests of a desktop that may be outstanding while its sessions work.
 const OUTSTANDING_MAX: u32 = 256;
-/// How long clearing may take, in seconds.
-const CLEAR_S: &str = "3600";
 
 /// Runs it, and says on the way what it does.
 ///
 /// # Errors
 /// What kept it from being measured; what was measured until then is in the record.
 pub fn run(plan: &VdiStorm, folder: &Path, seed: u64, say: &(dyn Fn(String) + Sync)) -> Result<Record, String> {
-    let manifest = Manifest {
-        study: VdiStorm::NAME.into(),
-        scale: plan.scale.to_string(),
-        version: env!("CARGO_PKG_VERSION").into(),
-        seed,
-        machine: machine::facts(),
-        media: plan.arms.clone(),
-        parameters: plan.parameters(),
-        ..Manifest::default()
-    };
+    let manifest = manifest_of((VdiStorm::NAME, plan.scale), seed, plan.arms.clone(), plan.parameters());
     let media = &plan.arms[0];
     let caption = format!(
         "own cluster of {} hosts in one process on one machine; {}cache {}, capacity {}",
@@ -80,21 +66,7 @@ fn run_arm(
     let began_ms = process::unix_ms();
     let Arm { cluster, record, .. } = arm;
     cluster.stop();
-    let step =
-        Step { arm: media.arm.clone(), action: Action::Stop, began_ms, ended_ms: process::unix_ms(), ..nothing() };
-    record.step(step)
-}
-
-fn nothing() -> Step {
-    Step {
-        arm: String::new(),
-        action: Action::Start,
-        began_ms: 0,
-        ended_ms: 0,
-        phases: Vec::new(),
-        before: None,
-        after: None,
-    }
+    record.step(step(media, Action::Stop, began_ms, None))
 }
 
 /// Desktops of one image.
@@ -123,13 +95,12 @@ impl Arm<'_> {
     }
 
     fn counters(&self) -> Option<Counters> {
-        let all: v1::Counters = self.cluster.cairn().call(&["counters"]).ok()?;
-        Some(counters_of(&all))
+        counters_at(self.cluster.cairn())
     }
 
     fn step(&mut self, action: Action, began_ms: u64) -> Result<(), String> {
-        let (arm, after) = (self.media.arm.clone(), self.counters());
-        self.record.step(Step { arm, action, began_ms, ended_ms: process::unix_ms(), after, ..nothing() })
+        let after = self.counters();
+        self.record.step(step(self.media, action, began_ms, after))
     }
 
     /// The golden disk and its first image; facts for the manifest.
@@ -224,15 +195,9 @@ impl Arm<'_> {
         let counted = before.zip(after).map(|(before, after)| added(&before, &after));
         let params = self.params(job, rate_per_s);
         let cell = Cell { counted, desktops, ..cell_of(id.clone(), 1, params, job, measured) };
-        let step = Step {
-            arm: self.media.arm.clone(),
-            action: Action::Run { cell: id, repeat: 1 },
-            began_ms,
-            ended_ms: process::unix_ms(),
-            phases: phases(measured, job.ramp.as_millis() as u64),
-            before,
-            after,
-        };
+        let phases = phases(measured, job.ramp.as_millis() as u64);
+        let run = step(self.media, Action::Run { cell: id, repeat: 1 }, began_ms, after);
+        let step = Step { phases, before, ..run };
         self.record.measured(step, cell.clone())?;
         Ok(cell)
     }
@@ -265,11 +230,8 @@ impl Arm<'_> {
     /// Caches are cleared, and all boot at once.
     fn boot(&mut self, made: &Made) -> Result<(), String> {
         let began_ms = process::unix_ms();
-        let buffered = self.counters().map_or(0, |counters| counters.log_used_bytes);
-        let cairn = self.cluster.cairn();
-        let cleared: v1::CachesCleared = cairn.call(&["--timeout", "3700", "cache", "clear", "--wait", CLEAR_S])?;
-        let buffered_after_bytes = cleared.disk_groups.iter().map(|group| group.dirty_bytes).sum();
-        self.step(Action::Clear { buffered_before_bytes: buffered, buffered_after_bytes }, began_ms)?;
+        let (buffered_before_bytes, buffered_after_bytes) = clear_at(self.cluster.cairn())?;
+        self.step(Action::Clear { buffered_before_bytes, buffered_after_bytes }, began_ms)?;
         let (began_ms, before) = (process::unix_ms(), self.counters());
         let kind = Kind::new(VdiStorm::BOOT_REQUEST_BYTES, VdiStorm::BOOT_READ_PERCENT, 100);
         let bytes = u64::from(self.plan.boot_requests) * u64::from(VdiStorm::BOOT_REQUEST_BYTES);

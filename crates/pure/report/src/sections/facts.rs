@@ -220,7 +220,7 @@ pub fn what(step: &Step) -> String {
         Action::Restart { host } => format!("restart {host}"),
         Action::Healthy => "healthy again".into(),
         Action::Verify { blocks, wrong } => format!("verify: {} blocks, {} wrong", count(*blocks), count(*wrong)),
-        Action::Recompose { desktops } => format!("{desktops} desktops made anew, those before deleted"),
+        Action::Recompose { desktops } => format!("{desktops} desktops made anew"),
         Action::Stop => "stop".into(),
     }
 }
