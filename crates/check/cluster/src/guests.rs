@@ -458,9 +458,14 @@ impl Guests {
 
     /// Writes the whole disk, or trims it.
     pub async fn change_all(&self, at: usize, trim: bool) -> Result<(), String> {
+        self.change_from(at, 0, trim).await
+    }
+
+    /// Writes the disk from a sector on, or trims it.
+    pub async fn change_from(&self, at: usize, from_sector: u64, trim: bool) -> Result<(), String> {
         let (end, client) = (self.known_sectors(), self.connect_anew(at).await?);
         let act = if trim { Act::Trim } else { Act::Write };
-        for first in (0..end).step_by(512) {
+        for first in (from_sector..end).step_by(512) {
             let changed = self.change(at, &client, first, (end - first).min(512), act).await;
             changed.map_err(|lost| format!("h{at} does not change it: {lost:?}"))?;
         }

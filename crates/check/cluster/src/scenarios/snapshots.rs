@@ -40,8 +40,8 @@ pub fn all() -> Vec<Scenario> {
             "25. a copy comes back, and what it lacks is changed before it is there",
             (
                 "what the copy keeps of its stale blocks by itself is no history: each snapshot is whole at it alone",
-                "the disk is written, a copy goes away, the disk is trimmed, a snapshot is taken; the copy comes back on slow devices, and all is trimmed again before it \
-                     is filled; then the other copy dies",
+                "the disk is written, a copy goes away, the last third is trimmed, a snapshot is taken; the copy comes back on slow capacity devices, and that third is \
+                     trimmed again and destaged before it is filled; then the other copy dies",
             ),
             (of_many_regions(), 6),
             changed_before_filled,
@@ -79,7 +79,7 @@ const DISK: (usize, bool) = (0, false);
 /// A disk whose copy is filled for so long that its last regions are changed before.
 fn of_many_regions() -> Shape {
     let mut shape = Shape::plain(4);
-    shape.disks[DISK.0].size_bytes = 24 << 20;
+    shape.disks[DISK.0].size_bytes = 40 << 20;
     shape
 }
 
@@ -161,6 +161,8 @@ async fn away(stage: Stage) -> Result<(), String> {
 }
 
 async fn changed_before_filled(stage: Stage) -> Result<(), String> {
+    /// Regions before it are filled first, and have data: with slow capacity devices nothing behind them is filled.
+    const TRIMMED_FROM_SECTOR: u64 = (28 << 20) / 512;
     stage.ms(500).await;
     let guests = &stage.guests[DISK.0];
     guests.stop().await;
@@ -168,15 +170,20 @@ async fn changed_before_filled(stage: Stage) -> Result<(), String> {
     let (goes, other) = (hosts[0], hosts[1]);
     stage.attach(other).await?;
     guests.change_all(other, false).await?;
+    stage.ms(2000).await;
     stage.crash(goes);
     stage.ms(4000).await;
-    guests.change_all(other, true).await?;
+    guests.change_all(other, false).await?;
+    guests.change_from(other, TRIMMED_FROM_SECTOR, true).await?;
     take(&stage).await?;
+    stage.capacity(goes).for_each(|disk| disk.inject(Fault::Slow { times: 2000 }));
     stage.start(goes);
-    stage.slow(goes, 200);
     let filling = |state: ComponentState| matches!(state, ComponentState::Resyncing { .. });
     stage.state_of(DISK.0, goes, filling).await?;
-    guests.change_all(other, true).await?;
+    guests.change_from(other, TRIMMED_FROM_SECTOR, true).await?;
+    // Both destage it: the copy keeps what it had there, the other one has nothing to keep. A MiB takes 4 s meanwhile.
+    stage.ms(2500).await;
+    stage.state_of(DISK.0, goes, filling).await?;
     stage.devices_as_fast_as_ever();
     stage.healthy().await?;
     stage.crash(other);
@@ -187,8 +194,8 @@ async fn changed_before_filled(stage: Stage) -> Result<(), String> {
 }
 
 async fn repaired_beside_history(stage: Stage) -> Result<(), String> {
-    /// Of sixteen.
-    const BAD: usize = 8;
+    /// Of sixteen. Two in a row would be a large copy, which goes past the log to the slow devices.
+    const BAD: usize = 1;
     stage.ms(500).await;
     let guests = &stage.guests[DISK.0];
     guests.stop().await;
