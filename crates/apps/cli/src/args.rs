@@ -312,6 +312,10 @@ fn maintenance_mode() -> impl TypedValueParser<Value = MaintenanceMode> {
         .map(move |name| named(name).expect("one of the possible values"))
 }
 
+fn on_or_off() -> impl TypedValueParser<Value = bool> {
+    PossibleValuesParser::new(["on", "off"]).map(|word| word == "on")
+}
+
 /// Disk groups.
 #[derive(Debug, Subcommand)]
 pub enum DiskGroup {
@@ -402,6 +406,14 @@ pub enum DiskGroup {
         /// Do not ask
         #[arg(long, short)]
         yes: bool,
+    },
+    /// Choose anew what can be chosen of a disk group in use; without an option: show it
+    Set {
+        /// Id, or the beginning of one
+        disk_group: String,
+        /// Pack what is moved to the capacity devices from now on (LZ4); what stands there stays as it is until it is overwritten
+        #[arg(long, value_name = "on|off", value_parser = on_or_off())]
+        compression: Option<bool>,
     },
     /// Give up a disk group; refused while it holds components
     Remove {

@@ -19,6 +19,9 @@ macro_rules! management_calls {
             /// The cluster as a whole.
             get "/api/v1/cluster" 200 viewer "cluster"
             fn cluster_status[]() -> $crate::v1::ClusterStatus;
+            /// Where the bytes of all devices are: what disks, clones and snapshots have, what that takes, and what is beside it.
+            get "/api/v1/cluster/capacity" 200 viewer "cluster"
+            fn cluster_capacity[]() -> $crate::v1::ClusterCapacity;
             /// The settings that hold for all hosts.
             get "/api/v1/cluster/settings" 200 viewer "cluster"
             fn cluster_settings[]() -> $crate::v1::ClusterSettings;
@@ -97,6 +100,9 @@ macro_rules! management_calls {
             /// where that is a disk's only good copy, unless forced.
             post "/api/v1/disk-groups/{disk_group}/devices/replace" 200 admin "disk-group"
             fn disk_group_replace_device[disk_group: cairn_types::DiskGroupId](request: $crate::v1::DiskGroupReplaceDevice) -> $crate::v1::DeviceChange;
+            /// Chooses anew what can be chosen of a disk group in use; what is left out stays.
+            patch "/api/v1/disk-groups/{disk_group}" 200 admin "disk-group"
+            fn disk_group_set[disk_group: cairn_types::DiskGroupId](settings: $crate::v1::DiskGroupSettings) -> $crate::v1::DiskGroup;
             /// Gives up a disk group; refused while it holds components.
             delete "/api/v1/disk-groups/{disk_group}" 204 admin "disk-group"
             fn disk_group_remove[disk_group: cairn_types::DiskGroupId]() -> ();

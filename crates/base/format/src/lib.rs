@@ -39,8 +39,8 @@ pub use map_page::{
 pub use packed::{Packer, unpack};
 pub use record::{COMPONENT_BLOCKS_MAX, CUTS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, PlacedPiece, SlotRun};
 pub use run::{
-    RUN_ENTRIES_PER_HEADER_MAX, RunEntry, RunError, RunHeader, RunShape, decode_run_header, encode_run_header,
-    packed_header_pages, run_header_pages,
+    RUN_ENTRIES_PER_HEADER_MAX, RUN_ITEM_BYTES, RunEntry, RunError, RunHeader, RunShape, decode_run_header,
+    encode_run_header, packed_header_pages, run_header_pages,
 };
 pub use seat::{decode_seat_record, encode_seat_record};
 pub use spot::{PACKED_SECTORS_MAX, PAGE_SECTORS, SECTOR_BYTES, Spot};

@@ -28,7 +28,8 @@ use crate::{
 const MAGIC: [u8; 8] = *b"CAIRNRN1";
 const MAGIC_2: [u8; 8] = *b"CAIRNRN2";
 const COMPONENT_BYTES: usize = 16;
-const ITEM_BYTES: usize = 24;
+/// Bytes of a header that name a block, at least: those of form 2.
+pub const RUN_ITEM_BYTES: usize = 24;
 /// Of an item's flags.
 const SIZE_MASK: u16 = 7;
 const PENDING: u16 = 8;
@@ -163,7 +164,7 @@ pub fn packed_header_pages(entries: u32) -> u32 {
 }
 
 fn header_bytes(components: usize, items: usize) -> usize {
-    ENTRIES_AT + components * COMPONENT_BYTES + items * ITEM_BYTES
+    ENTRIES_AT + components * COMPONENT_BYTES + items * RUN_ITEM_BYTES
 }
 
 /// Why bytes are not a run header.
@@ -235,7 +236,7 @@ fn encode_form_2(header: &RunHeader) -> Vec<u8> {
     for (slot, id) in bytes[ENTRIES_AT..].chunks_exact_mut(COMPONENT_BYTES).zip(&shape.components) {
         slot.copy_from_slice(&id.0.to_le_bytes());
     }
-    for (slot, entry) in bytes[items_at..].chunks_exact_mut(ITEM_BYTES).zip(&header.entries) {
+    for (slot, entry) in bytes[items_at..].chunks_exact_mut(RUN_ITEM_BYTES).zip(&header.entries) {
         let number = shape.components.binary_search(&entry.component).expect("pushed above") as u16;
         let flags = (entry.sectors - 1) as u16 | if entry.pending { PENDING } else { 0 };
         slot[..2].copy_from_slice(&number.to_le_bytes());
@@ -297,7 +298,7 @@ fn entries_of_form_2(bytes: &[u8], (raw, packed): (u32, u32), components: usize)
     if !ids.iter().map(|id| u128::from_le_bytes(*id)).is_sorted_by(|a, b| a < b) {
         return None;
     }
-    let (items, _) = bytes[header_bytes(components, 0)..].as_chunks::<ITEM_BYTES>();
+    let (items, _) = bytes[header_bytes(components, 0)..].as_chunks::<RUN_ITEM_BYTES>();
     let mut entries = Vec::with_capacity((raw + packed) as usize);
     for (at, item) in (0..raw + packed).zip(items) {
         let short = |at: usize| u16::from_le_bytes([item[at], item[at + 1]]);

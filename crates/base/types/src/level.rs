@@ -113,11 +113,13 @@ pub enum Feature {
     Snapshots,
     /// See [`Feature::sentence`].
     Clones,
+    /// See [`Feature::sentence`].
+    Compression,
 }
 
 impl Feature {
     /// All of them, in the order in which they came.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::HeartbeatFacts,
         Self::MapPages,
         Self::Moves,
@@ -128,6 +130,7 @@ impl Feature {
         Self::Conversion,
         Self::Snapshots,
         Self::Clones,
+        Self::Compression,
     ];
 
     /// As people read it.
@@ -143,6 +146,7 @@ impl Feature {
             Self::Conversion => "conversion",
             Self::Snapshots => "snapshots",
             Self::Clones => "clones",
+            Self::Compression => "compression",
         }
     }
 
@@ -157,7 +161,7 @@ impl Feature {
             | Self::CompareCopies
             | Self::ErasureCoding
             | Self::Conversion => Level(13),
-            Self::Snapshots | Self::Clones => Level(14),
+            Self::Snapshots | Self::Clones | Self::Compression => Level(14),
         }
     }
 
@@ -203,6 +207,9 @@ impl Feature {
             Self::Clones => {
                 "a disk is made of another one's snapshot at once, and has of its own only what is written to it: older builds do not read the record of \
                  such a disk"
+            }
+            Self::Compression => {
+                "a disk group packs what it moves to its capacity devices, where an administrator asks for it: older builds do not open such a group"
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use cairn_api::{ApiError, v1};
 use cairn_types::{
-    BlockRange, ComponentId, DeviceId, DiskGroupId, Epoch, HostId, KeptBlocks, ObjectConfig, ObjectId, Policy,
+    BlockRange, ComponentId, DeviceId, DiskGroupId, Epoch, Feature, HostId, KeptBlocks, ObjectConfig, ObjectId, Policy,
     SnapshotId,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::DeserializeOwned};
@@ -264,13 +264,21 @@ pub enum HostCommand {
         /// Its history is told from here on: 0 at first, then what the answer before gave as its next.
         from_block: u64,
     },
+    /// Choose anew what can be chosen of a disk group in use. Sent from `Feature::Compression` on.
+    SetGroup {
+        /// Which.
+        disk_group: DiskGroupId,
+        /// What is chosen.
+        settings: Api<v1::DiskGroupSettings>,
+    },
 }
 
 impl HostCommand {
-    /// Whether only hosts with snapshots know it.
-    pub fn is_of_snapshots(&self) -> bool {
+    /// The feature without which no host knows it, unless its own documentation says so.
+    pub fn needs(&self) -> Option<Feature> {
         match self {
-            Self::Space { .. } => true,
+            Self::Space { .. } => Some(Feature::Snapshots),
+            Self::SetGroup { .. } => Some(Feature::Compression),
             Self::CreateGroup(_)
             | Self::RemoveGroup(_)
             | Self::Groups
@@ -289,7 +297,7 @@ impl HostCommand {
             | Self::CopyRate
             | Self::Scrub { .. }
             | Self::ChangeDevices { .. }
-            | Self::Locate(_) => false,
+            | Self::Locate(_) => None,
         }
     }
 }

@@ -85,8 +85,8 @@ impl Message {
             Self::Request { request: Request::Manage { command, .. }, .. } if command.is_of_snapshots() => {
                 Feature::Snapshots.since()
             }
-            Self::Request { request: Request::ManageHost { command }, .. } if command.is_of_snapshots() => {
-                Feature::Snapshots.since()
+            Self::Request { request: Request::ManageHost { command }, .. } => {
+                command.needs().map_or(Level::FIRST, Feature::since)
             }
             Self::Request { request: Request::Verify { .. } | Request::Compared { .. }, .. }
             | Self::Answer { answer: Ok(Answer::Verified(_)), .. } => Feature::CompareCopies.since(),
@@ -434,8 +434,10 @@ pub enum Refusal {
 mod tests {
     use cairn_types::{BlockState, Epoch, KeptBlocks, SessionId};
 
+    use cairn_api::v1;
+
     use super::*;
-    use crate::ComponentSpace;
+    use crate::{Api, ComponentSpace};
 
     /// Goal: hosts of the release before are never asked to compare. Method: each message of it has the level of the feature, and reads back.
     #[test]
@@ -505,6 +507,11 @@ mod tests {
             assert_eq!(message.since(), Feature::Snapshots.since(), "{message:?}");
             assert_eq!(crate::decode(&crate::encode(&message)).as_ref(), Ok(&message));
         }
+        let settings = Api(v1::DiskGroupSettings { compression: Some(true) });
+        let set = Request::ManageHost { command: HostCommand::SetGroup { disk_group, settings } };
+        let message = Message::Request { id: 1, request: set };
+        assert_eq!(message.since(), Feature::Compression.since());
+        assert_eq!(crate::decode(&crate::encode(&message)).as_ref(), Ok(&message));
         let kept = KeptBlocks { needed: 5, by_one: [(snapshot, 3)].into(), unneeded: 1 };
         let space = ComponentSpace { head_blocks: 1 << 26, reserved_blocks: 0, kept, next_block: Some(7) };
         let message = Message::Answer { id: 1, answer: Ok(Answer::Managed(Box::new(HostAnswer::Space(space)))) };

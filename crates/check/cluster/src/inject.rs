@@ -107,6 +107,14 @@ pub async fn one(cluster: &Cluster, event: Event) {
                 cluster.log.add(format!("h{host} has nothing scrubbed: {error}"));
             }
         }
+        What::Compression { host, group, stays } => {
+            let Some(id) = cluster.group_id(*host, *group) else { return };
+            cluster.set_compression(id, true).await;
+            if !stays {
+                lasts.await;
+                cluster.set_compression(id, false).await;
+            }
+        }
         What::Resize { disk, host, by_bytes } => cluster.grow_disk(*disk, *host, *by_bytes).await,
         What::Maintenance { .. }
         | What::Drain { .. }

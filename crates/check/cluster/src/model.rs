@@ -407,7 +407,8 @@ impl Model {
     }
 }
 
-/// The bytes of a write of `disk`: disk, sector and version, and then words made of them, for each sector.
+/// The bytes of a write of `disk`: disk, sector and version, and then words made of them, for each sector. One version of three is noise, one half
+/// of it, one packs to next to nothing.
 pub fn bytes(disk: u64, first: u64, count: u64, version: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity((count * SECTOR) as usize);
     for sector in first..first + count {
@@ -419,7 +420,13 @@ pub fn bytes(disk: u64, first: u64, count: u64, version: u64) -> Vec<u8> {
 fn words(disk: u64, sector: u64, version: u64) -> impl Iterator<Item = u64> {
     let seed = disk ^ sector.rotate_left(20) ^ version.rotate_left(40);
     let step = |word: &u64| Some(word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
-    let rest = std::iter::successors(step(&seed), step);
+    let noise = match version % 3 {
+        0 => SECTOR / 8,
+        1 => SECTOR / 16,
+        _ => 0,
+    };
+    let rest =
+        std::iter::successors(step(&seed), step).zip(0..).map(move |(word, at)| if at < noise { word } else { seed });
     [disk, sector, version].into_iter().chain(rest).take(SECTOR as usize / 8)
 }
 

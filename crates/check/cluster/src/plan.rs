@@ -76,6 +76,7 @@ impl Plan {
         events.extend(draw::snapshots(&mut Rng::new(seed ^ 0x736e_6170), &shape, (menu, spoils), ends_ms));
         events.extend(draw::schedule(&mut Rng::new(seed ^ 0x7363_6865_6475), &shape, (menu, &events), ends_ms));
         events.extend(draw::scrubs(&mut Rng::new(seed ^ 0x0073_6372_7562), shape.hosts, ends_ms));
+        events.extend(draw::compression(&mut Rng::new(seed ^ 0x7061_636b), &shape, ends_ms));
         events.extend(draw::membership(&mut Rng::new(seed ^ 0x676f_6e65), &shape, menu, ends_ms));
         events.sort_by_key(|event| event.at_ms);
         let quiet = rng.one_in(2);

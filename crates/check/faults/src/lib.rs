@@ -197,6 +197,8 @@ pub enum What {
     Move { disk: usize, from: usize },
     /// A host is asked to have all disk groups of the cluster scrubbed at once.
     Scrub { host: usize },
+    /// A disk group of a host packs what it destages for a time, or from then on.
+    Compression { host: usize, group: usize, stays: bool },
     /// A host is emptied and removed, where that can be done; at the end it is taken in again, with blank devices.
     Remove { host: usize },
     /// A host dies and is forgotten, where nothing is lost with it. It starts with what it held, and is taken in again at the end.
@@ -268,6 +270,7 @@ impl What {
             Self::Schedule { .. } => "schedule",
             Self::Move { .. } => "move",
             Self::Scrub { .. } => "scrub",
+            Self::Compression { .. } => "compression",
             Self::Remove { .. } => "removed host",
             Self::Forget { .. } => "forgotten host",
             Self::CreateAndDelete { .. } => "create and delete",
@@ -275,7 +278,7 @@ impl What {
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 52] = [
+    pub const KINDS: [&'static str; 53] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -325,6 +328,7 @@ impl What {
         "schedule",
         "move",
         "scrub",
+        "compression",
         "removed host",
         "forgotten host",
         "create and delete",

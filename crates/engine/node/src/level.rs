@@ -97,6 +97,7 @@ fn needs_at(level: Level) -> Needs {
         (Feature::BadMarks, Needs::BAD_MARKS),
         (Feature::ErasureCoding, Needs::PARITY),
         (Feature::Snapshots, Needs::CUTS),
+        (Feature::Compression, Needs::SPOTS),
     ];
     needs.into_iter().filter(|(feature, _)| level.has(*feature)).fold(Needs::NONE, |all, (_, needs)| all.with(needs))
 }

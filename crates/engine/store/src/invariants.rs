@@ -56,6 +56,7 @@ impl<E: Env> DiskGroup<E> {
             let rests = || inner.state.borrow().map.rests_at(generation);
             let rested = rests();
             inner.state.borrow().check_counts()?;
+            self.space().check()?;
             let result = inner.check_media(contents).await;
             // What a transaction changed meanwhile proves nothing.
             if rested && rests() {

@@ -97,6 +97,7 @@ mod settings;
 mod shards;
 #[cfg(feature = "fill-map")]
 mod shuffle;
+mod space;
 mod sparse;
 mod squeeze;
 mod state;
@@ -131,4 +132,5 @@ pub use latencies::{LogLatencies, ReadLatencies, ReadSource};
 pub use occupant::{Occupant, occupant_of, wipe_superblocks};
 pub use options::{FormatOptions, INDEX_BYTES_MAX, LOG_BYTES_MAX, OpenOptions, RunningOptions, capacity_bytes_min};
 pub use scrub::{BadBlocks, Scrubbed};
+pub use space::Space;
 pub use stats::{DeviceStats, LogHealth, Packing, StoreStats};

@@ -229,7 +229,8 @@ impl Segments {
     pub fn limit(&self) -> u64 {
         self.slots_per_segment() * self.count().saturating_sub(self.reserve())
     }
-    fn reserve(&self) -> u64 {
+    /// Segments that writes may not fill.
+    pub fn reserve(&self) -> u64 {
         (self.count() * CLEANER_RESERVE_PERCENT).div_ceil(100).max(CLEANER_RESERVE_SEGMENTS)
     }
     /// The same where they fit the device only packed: pages of items, with their share of headers. Each segment lacks what the last run fills up,

@@ -15,6 +15,8 @@ use crate::units::{address, place, seconds};
 pub enum Cluster {
     /// What it is, how it is, how full it is
     Status,
+    /// Where the bytes of all devices are: what disks, clones and snapshots have, what that takes, what is beside it
+    Capacity,
     /// Show the settings that hold for all hosts, or change those named
     Settings {
         /// Seconds that a component may be absent before it is replaced

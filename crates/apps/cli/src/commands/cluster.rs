@@ -3,7 +3,7 @@
 use cairn_api::v1::{ClusterSettings, ClusterSettingsPatch, ClusterStatus, RepairPause, Severity};
 use cairn_types::format_bytes;
 
-use super::{Context, members, new_hosts, upgrade};
+use super::{Context, capacity, members, new_hosts, upgrade};
 use crate::{
     args::Cluster,
     fail::Fail,
@@ -18,6 +18,7 @@ pub async fn run(context: &Context, verb: Cluster) -> Result<(), Fail> {
             let status = context.client.cluster_status().await?;
             output::show(context.format, &status, show_status)
         }
+        Cluster::Capacity => capacity::run(context).await,
         Cluster::Settings {
             repair_delay_s,
             scrub_period_days,

@@ -2,11 +2,11 @@
 
 use cairn_api::v1::{
     Device, DeviceChange, DeviceState, DiskGroup, DiskGroupAddCapacity, DiskGroupCreate, DiskGroupDrain,
-    DiskGroupFiles, DiskGroupReplaceDevice, DiskGroupState, SlowDevice,
+    DiskGroupFiles, DiskGroupReplaceDevice, DiskGroupSettings, DiskGroupState, SlowDevice,
 };
 use cairn_types::format_bytes;
 
-use super::{Context, maintenance};
+use super::{Context, capacity, maintenance};
 use crate::{
     args::DiskGroup as Verb,
     confirm::confirm,
@@ -67,6 +67,15 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             }
             let change = context.client.disk_group_replace_device(group.id, &request).await?;
             output::show(context.format, &change, |change| show_change(change, dry_run))
+        }
+        Verb::Set { disk_group, compression } => {
+            let group = find(context, &disk_group).await?;
+            let settings = DiskGroupSettings { compression };
+            let group = match settings == DiskGroupSettings::default() {
+                true => group,
+                false => context.client.disk_group_set(group.id, &settings).await?,
+            };
+            output::show(context.format, &group, show)
         }
         Verb::Remove { disk_group, yes } => {
             let group = find(context, &disk_group).await?;
@@ -167,7 +176,12 @@ fn show(group: &DiskGroup) -> String {
         ("log", log),
         ("components", group.components.map_or(String::new(), |n| n.to_string())),
         ("last scrubbed", group.log.map_or(String::new(), |_| ago(group.scrubbed_unix_ms))),
+        ("compression", group.compression.map_or("", |on| if on { "on" } else { "off" }).into()),
     ]);
+    let text = match &group.space {
+        Some(space) => format!("{text}\n{}", capacity::parts(space)),
+        None => text,
+    };
     let row = |role: &str, device: &Device| {
         vec![
             role.to_owned(),

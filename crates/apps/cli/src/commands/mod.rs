@@ -2,6 +2,7 @@
 
 mod bench;
 mod cache;
+mod capacity;
 mod clone;
 mod cluster;
 mod completions;

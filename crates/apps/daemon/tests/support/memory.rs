@@ -122,6 +122,36 @@ fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
         components: up.then_some(0),
         slow: None,
         scrubbed_unix_ms: None,
+        compression: up.then_some(false),
+        space: up.then(space),
+    }
+}
+
+/// 8 GiB of blocks take 4 GiB.
+fn space() -> DiskGroupSpace {
+    let (stored_bytes, headers_bytes, dead_bytes) = (4 << 30, 48 << 20, 16 << 20);
+    let (cleaner_reserve_bytes, outside_bytes) = (5 << 30, 1 << 20);
+    let parts = stored_bytes + headers_bytes + dead_bytes + cleaner_reserve_bytes + outside_bytes;
+    DiskGroupSpace {
+        disks_bytes: 5 << 30,
+        clones_bytes: 1 << 30,
+        snapshots_bytes: 2 << 30,
+        unknown_bytes: 0,
+        promised_bytes: 3 << 30,
+        capacity_bytes: GROUP_BYTES,
+        stored_before_bytes: 8 << 30,
+        stored_bytes,
+        headers_bytes,
+        dead_bytes,
+        cleaner_reserve_bytes,
+        free_bytes: GROUP_BYTES - parts,
+        outside_bytes,
+        checksums_bytes: 16 << 20,
+        cache_bytes: GROUP_BYTES,
+        log_bytes: 10 << 30,
+        log_used_bytes: 1 << 30,
+        metadata_bytes: 2 << 30,
+        metadata_used_bytes: 200 << 20,
     }
 }
 
@@ -310,6 +340,20 @@ impl MemoryCluster {
             directory: DirectoryStatus { kind: "embedded".into(), reachable: true },
             health: health.severity,
             problems: health.checks.into_iter().filter(|c| c.severity > Severity::Ok).map(|c| c.text).collect(),
+        })
+    }
+    async fn cluster_capacity(&self) -> ApiResult<ClusterCapacity> {
+        let state = self.0.borrow();
+        let told = state.groups.iter().filter_map(|group| group.space);
+        let (disk_groups, space) = told.fold((0, DiskGroupSpace::default()), |(n, sum), one| (n + 1, sum.with(one)));
+        let silent = state.groups.iter().filter(|group| group.space.is_none());
+        let why =
+            |group: &DiskGroup| format!("disk group {} of {}: its host does not answer", group.id, group.host_name);
+        Ok(ClusterCapacity {
+            space,
+            provisioned_bytes: state.disks.values().map(|disk| disk.summary.size_bytes).sum(),
+            disk_groups,
+            not_counted: silent.map(why).collect(),
         })
     }
     async fn cluster_settings(&self) -> ApiResult<ClusterSettings> {
@@ -512,6 +556,14 @@ impl MemoryCluster {
         state.groups.iter_mut().filter(|g| g.id == disk_group).for_each(|g| g.draining = request.drain);
         let state = if request.drain { MaintenanceState::In } else { MaintenanceState::Out };
         Ok(Maintenance { mode, state, ..now })
+    }
+    async fn disk_group_set(&self, disk_group: DiskGroupId, settings: DiskGroupSettings) -> ApiResult<DiskGroup> {
+        settings.validate()?;
+        self.disk_group_show(disk_group).await?;
+        let mut state = self.0.borrow_mut();
+        let group = state.groups.iter_mut().find(|group| group.id == disk_group).unwrap();
+        group.compression = settings.compression.or(group.compression);
+        Ok(group.clone())
     }
     async fn disk_group_remove(&self, disk_group: DiskGroupId) -> ApiResult<()> {
         let first = self.0.borrow().groups[0].id;

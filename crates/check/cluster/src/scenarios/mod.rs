@@ -18,6 +18,7 @@ mod membership;
 mod moves;
 mod of_snapshots;
 mod owners;
+mod packing;
 mod placements;
 mod policies;
 mod refusals;
@@ -163,6 +164,7 @@ pub const OBJECTS: usize = 1000;
 pub fn all(objects: usize) -> Vec<Scenario> {
     let lists = [
         owners::all(),
+        packing::all(),
         refusals::all(),
         placements::all(),
         resyncs::all(),

@@ -1,10 +1,11 @@
 //! Hosts and their disk groups.
 
-use cairn_api::{ApiError, ApiResult, v1};
+use cairn_api::{ApiError, ApiResult, Request as _, v1};
 use cairn_directory::{DiskGroupEntry, HostEntry};
 use cairn_env::Env;
 use cairn_format::NO_DEVICE;
 use cairn_object::LocalStore;
+use cairn_store::StoreErrorKind;
 use cairn_types::{DeviceId, DiskGroupId, Feature, HostId};
 use cairn_wire::{Api, DiskGroupSummary, HostAnswer, HostCommand};
 use futures::future::join_all;
@@ -110,7 +111,7 @@ impl<E: Env> Node<E> {
 
     /// This host's disk groups in full.
     pub(crate) fn groups_here(&self) -> Vec<v1::DiskGroup> {
-        let mut all = Vec::new();
+        let (mut all, kinds) = (Vec::new(), self.kinds());
         for store in self.inner.seats.stores() {
             let stats = store.group().stats();
             let paths = self.inner.groups.borrow().get(&store.disk_group()).cloned();
@@ -141,6 +142,8 @@ impl<E: Env> Node<E> {
                 log: Some(v1::LogFill { size_bytes: stats.log_bytes, used_bytes: stats.log_used_bytes }),
                 components: Some(store.summary().components),
                 scrubbed_unix_ms: Some(store.group().scrub_state().ended_unix_ms).filter(|ended| *ended > 0),
+                compression: Some(stats.compression),
+                space: Some(self.group_space(store.group(), &stats, &kinds)),
             });
         }
         for (id, closed) in self.inner.closed_groups.borrow().iter() {
@@ -164,6 +167,8 @@ impl<E: Env> Node<E> {
             log: None,
             components: None,
             scrubbed_unix_ms: None,
+            compression: None,
+            space: None,
         }
     }
 
@@ -227,6 +232,36 @@ impl<E: Env> Node<E> {
         let v1::DiskGroupReplaceDevice { device, with, overwrite, dry_run, force } = request;
         let order = v1::DeviceOrder { device: with, instead_of: Some(device), overwrite, dry_run, force };
         self.change_devices(disk_group, order).await
+    }
+
+    /// Chooses anew what can be chosen of a disk group in use.
+    pub(crate) async fn disk_group_set(
+        &self,
+        disk_group: DiskGroupId,
+        settings: v1::DiskGroupSettings,
+    ) -> ApiResult<v1::DiskGroup> {
+        settings.validate()?;
+        let host = self.holder_of(disk_group)?;
+        self.check_is_on(Feature::Compression, "compression")?;
+        self.on_host(host, HostCommand::SetGroup { disk_group, settings: Api(settings) }).await?;
+        self.disk_group_show(disk_group).await
+    }
+
+    /// The same, of a disk group of this host.
+    pub(crate) async fn set_group_here(
+        &self,
+        disk_group: DiskGroupId,
+        settings: v1::DiskGroupSettings,
+    ) -> ApiResult<()> {
+        let closed = || ApiError::unavailable("the disk group is not open there").remedy("See `cairn disk-group list`");
+        let store = self.inner.seats.store(disk_group).ok_or_else(closed)?;
+        if let Some(on) = settings.compression {
+            store.group().set_compression(on).await.map_err(|error| match error.kind {
+                StoreErrorKind::Refused => ApiError::refused(error.text),
+                _ => ApiError::unavailable(error.text),
+            })?;
+        }
+        Ok(())
     }
 
     async fn change_devices(&self, disk_group: DiskGroupId, order: v1::DeviceOrder) -> ApiResult<v1::DeviceChange> {

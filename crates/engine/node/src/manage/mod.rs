@@ -4,6 +4,7 @@
 //! Not here    HTTP and tables (the daemon, the command line)
 
 mod caches;
+mod capacity;
 mod clones;
 mod cluster;
 mod counters;

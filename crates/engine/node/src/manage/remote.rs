@@ -101,6 +101,10 @@ impl<E: Env> Node<E> {
             HostCommand::Space { disk_group, component, from_block } => {
                 HostAnswer::Space(self.space_here(disk_group, component, from_block).await?)
             }
+            HostCommand::SetGroup { disk_group, settings: Api(settings) } => {
+                self.set_group_here(disk_group, settings).await?;
+                HostAnswer::Done
+            }
             HostCommand::ResyncLimit(bytes_per_s) => {
                 let mut options = objects.options();
                 options.resync_bytes_per_s_max = bytes_per_s;

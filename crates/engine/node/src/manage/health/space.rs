@@ -14,7 +14,7 @@ const FULL_PERCENT: u64 = 97;
 pub(crate) const SPACE: Check = Check {
     name: "disk-group-space",
     looks_at: "space of every disk group that can be reached, and of all together",
-    finds: "each group and the cluster from 80 % in use: a warning; from 97 %: an error",
+    finds: "each group and the cluster from 80 % in use: a warning; from 97 %: an error; each group that holds more than it has room for unpacked: a warning",
     look,
 };
 
@@ -50,13 +50,32 @@ fn look(picture: &Picture) -> Looked {
     for group in reached() {
         raw_bytes += group.capacity.raw_bytes;
         free_bytes += group.capacity.free_bytes;
-        findings.extend(full(&format!("disk group {} of host {}", group.id, group.host_name), &group.capacity));
+        let name = format!("disk group {} of host {}", group.id, group.host_name);
+        findings.extend(full(&name, &group.capacity));
+        findings.extend(group.space.and_then(|space| lives_on_savings(&name, &group.capacity, &space)));
     }
     let all = v1::Capacity { raw_bytes, used_bytes: raw_bytes - free_bytes, free_bytes };
     if reached().count() > 1 {
         findings.extend(full("the cluster", &all));
     }
     Looked { well: format!("{} of {} are free", format_bytes(free_bytes), format_bytes(raw_bytes)), findings }
+}
+
+/// What the group holds fits it only packed: an overwrite that does not pack needs room of its own.
+fn lives_on_savings(what: &str, capacity: &v1::Capacity, space: &v1::DiskGroupSpace) -> Option<v1::Finding> {
+    let unpacked_bytes = space.unpacked_bytes();
+    (unpacked_bytes > capacity.raw_bytes).then(|| {
+        finding(
+            Severity::Warning,
+            format!(
+                "{what} holds {} that would not fit its {} without compression",
+                format_bytes(unpacked_bytes),
+                format_bytes(capacity.raw_bytes)
+            ),
+            "once it is full, guests that write over what they have get *no space* errors as well, where it packs worse",
+            "add capacity, or move, trim or delete disks, before it is full",
+        )
+    })
 }
 
 fn full(what: &str, space: &v1::Capacity) -> Option<v1::Finding> {
@@ -107,7 +126,24 @@ mod tests {
             components: None,
             scrubbed_unix_ms: None,
             slow: None,
+            compression: None,
+            space: None,
         }
+    }
+
+    /// Goal: a group that lives on what it saves is told before it is full. Method: one with as much as fits unpacked, one with a block more.
+    #[test]
+    fn a_group_that_lives_on_its_savings_is_told() {
+        let found = |more: u64| {
+            let mut group = group(1, DiskGroupState::Mounted, 50);
+            let disks_bytes = group.capacity.raw_bytes - (1 << 30) + more;
+            group.space = Some(v1::DiskGroupSpace { disks_bytes, promised_bytes: 1 << 30, ..Default::default() });
+            look(&Picture { groups: vec![group], ..Default::default() }).findings
+        };
+        assert!(found(0).is_empty());
+        let told = found(4096);
+        assert_eq!(told.len(), 1);
+        assert!(told[0].severity == Severity::Warning && told[0].cause.contains("without compression"), "{told:?}");
     }
 
     /// Goal: it is told before it hurts, with the numbers. Method: promises below, at and above the space.
