@@ -158,9 +158,10 @@ class Cluster:
 class SeveralProcesses(Cluster):
     """Each host a process; they talk over loopback. etcd is a process by itself, so that any host may be killed."""
 
-    def __init__(self, programs, folder, sockets, cache_mib, capacity_mib, hosts=3, shards=1, **more):
+    def __init__(self, programs, folder, sockets, cache_mib, capacity_mib, hosts=3, shards=1, media="", **more):
+        """`media`: lines of each disk group that name what its files are to be as slow as."""
         super().__init__(programs, folder, sockets, **more)
-        self.hosts, self.shards = hosts, shards
+        self.hosts, self.shards, self.media = hosts, shards, media
         self.sizes = cache_mib, capacity_mib
         # 127.77.1.0 to 127.77.250.0, and on from 127.78.1.0 for the second cluster of a run: two runs at once do not meet.
         self.network = f"127.{77 + next(_clusters)}.{os.getpid() % 250 + 1}"
@@ -191,7 +192,7 @@ class SeveralProcesses(Cluster):
         cache_mib, capacity_mib = self.sizes
         groups = [
             f'[[disk_group]]\ncache = "{folder}/cache{mark}.img"\ncapacity = ["{folder}/capacity{mark}.img"]\n'
-            f'cache_size = "{cache_mib}MiB"\ncapacity_size = "{capacity_mib}MiB"\n'
+            f'cache_size = "{cache_mib}MiB"\ncapacity_size = "{capacity_mib}MiB"\n{self.media}'
             for mark in ["", *(f"-{number}" for number in range(2, self.shards + 1))]
         ]
         return (
