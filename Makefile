@@ -19,6 +19,7 @@
 #   make bench-layouts  docs/bench/layouts.md, of those: a disk under load goes to 3+1, 4+2 and back; a build and eight minutes
 #   make bench-rows  docs/bench/rows.md: mirrors beside 3+1 and 4+2 on the same hosts, in turns; fifteen minutes
 #   make bench-snapshots  docs/bench/snapshots.md: disks with 1, 64 and 256 snapshots beside one without, in turns
+#   make bench-content  docs/bench/content.md: what files come to where they are packed (ARGS="--kind NAME=PATH ...")
 #   make bench-packing  docs/bench/packing.md: disk groups that pack beside disk groups that do not, in turns
 #   make bench-clones  docs/bench/clones.md: a thousand clones of 40 GiB, and machines that boot of them beside own copies
 #   make bench-scaling   the tables of docs/bench/scaling.md: hosts (simulated), disks in use, disks at rest, shards, calls; twenty minutes
@@ -26,7 +27,7 @@
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build dist packages test test-unit test-e2e test-upgrade last-batches snapshots-of-guests demo sim canaries fuzz bench bench-changes bench-clones bench-failures bench-layouts bench-openings bench-packing bench-rows bench-scaling bench-sizes bench-snapshots verify fix
+.PHONY: help setup build dist packages test test-unit test-e2e test-upgrade last-batches snapshots-of-guests demo sim canaries fuzz bench bench-changes bench-clones bench-content bench-failures bench-layouts bench-openings bench-packing bench-rows bench-scaling bench-sizes bench-snapshots verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -89,6 +90,9 @@ bench-clones: setup
 
 bench-rows: setup
 	@python3 scripts/bench/redundancy.py $(ARGS)
+
+bench-content: setup
+	@python3 scripts/bench/content.py $(ARGS)
 
 bench-packing: setup
 	@python3 scripts/bench/packing.py $(ARGS)

@@ -159,13 +159,15 @@ pub enum Canary {
     ScheduleRunsTwice,
     /// An owner deletes a snapshot that is locked.
     LockIgnored,
+    /// A disk group that packs takes what has no room as if all of it packed.
+    RegimeIgnored,
     /// A request that is repeated after its blocks went over to another layout is not asked for by the parts that it had before.
     RetryByNewSplit,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 77] = [
+    pub const ALL: [Self; 78] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -192,6 +194,7 @@ impl Canary {
         Self::HistoryForgotten,
         Self::RollbackSkips,
         Self::RepairHidesHistory,
+        Self::RegimeIgnored,
         Self::TrimShowsParent,
         Self::PinForgotten,
         Self::FlattenSkips,

@@ -8,7 +8,7 @@
 //! In regime b an overwrite may be refused: it may pack worse than what it replaces, and that stays until it is destaged.
 
 use cairn_format::{LogPiece, LogRecord};
-use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
+use cairn_types::{BLOCK_BYTES, BlockRange, Canary, ComponentId};
 
 use crate::{
     components::Components,
@@ -97,7 +97,12 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
 fn fits(tier: &Tier, device: u8, (more, data): (u64, u64), is_reserved: bool) -> bool {
     match tier.has_packed {
         false => more == 0 || more <= tier.raw_room(device),
-        true => is_reserved || tier.fits_raw(device, more) || data <= tier.packed_room(device),
+        true => {
+            is_reserved
+                || tier.fits_raw(device, more)
+                || data <= tier.packed_room(device)
+                || Canary::RegimeIgnored.sings()
+        }
     }
 }
 

@@ -13,6 +13,7 @@
 mod capacity;
 mod checks;
 mod comparison;
+mod content;
 mod cost;
 mod easy_run;
 mod endurance;
@@ -28,6 +29,7 @@ mod units;
 pub use capacity::{CACHE_PERCENT, Capacity, Pool, Protection, cache_bytes, mirror_hosts_min};
 pub use checks::{mb_per_s, mean_latency_ms, read_share_percent, reduction_of_data};
 pub use comparison::{Comparison, latency_change_percent, power_ratio};
+pub use content::{Content, ContentReport};
 pub use cost::{
     Cost, CostLine, Energy, Item, Measured, PerUnit, Price, PriceList, SupportCost, SupportLine, SupportRate,
 };

@@ -215,6 +215,9 @@ pub struct Capacity {
     /// Bytes of guests in one stored byte, by deduplication and compression, before copies
     #[arg(long, value_name = "RATIO", default_value = "1", value_parser = exact)]
     pub reduction: Exact,
+    /// Files and folders whose blocks are looked at: what packing brings them to is the reduction. Each file begins at a block
+    #[arg(long, value_name = "PATH", num_args = 1.., conflicts_with = "reduction")]
+    pub content: Vec<PathBuf>,
     /// What guests have written, before copies: says how much cache that needs and, with --hosts, what a lost host means
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub used: Option<u64>,

@@ -1,9 +1,11 @@
 //! `cairn bench calc capacity`.
 
-use cairn_sizing::{Capacity as Bytes, Exact, HostsLost, Pool, Protection, SizingError, cache_bytes, hosts_lost};
+use cairn_sizing::{
+    Capacity as Bytes, ContentReport, Exact, HostsLost, Pool, Protection, SizingError, cache_bytes, hosts_lost,
+};
 use serde::Serialize;
 
-use super::{both, yes_no};
+use super::{both, content, yes_no};
 use crate::{args::Capacity, commands::Context, fail::Fail, output};
 
 /// Where nothing is asked: the capacity test of the Micron reference architecture, 16 machines x 8 disks x 128 GB.
@@ -17,6 +19,8 @@ struct Report {
     hosts: Option<u64>,
     slack_percent: Exact,
     reduction: Exact,
+    /// Of --content.
+    content: Option<ContentReport>,
     used_bytes: Option<u64>,
     cache_percent: Exact,
     /// That much of what guests have written.
@@ -49,13 +53,15 @@ enum Question {
 /// Works out and prints.
 pub fn run(context: &Context, what: &Capacity) -> Result<(), Fail> {
     let question = question(what)?;
+    let content = content::looked_at(&what.content)?;
+    let reduction = content.map_or(what.reduction, |content| content.packed);
     let protections = match what.protection {
         Some(name) => vec![Protection::from(name)],
         None => Protection::ALL.to_vec(),
     };
     let mut rows = Vec::new();
     for protection in protections {
-        match row(what, question, protection) {
+        match row(what, (question, reduction), protection) {
             Ok(row) => rows.push(row),
             // Of several, the others may do.
             Err(error) if what.protection.is_none() && refusal(&error) => {
@@ -68,7 +74,8 @@ pub fn run(context: &Context, what: &Capacity) -> Result<(), Fail> {
         example: [what.raw, what.raw_per_host, what.usable, what.used].iter().all(Option::is_none),
         hosts: what.hosts,
         slack_percent: what.slack,
-        reduction: what.reduction,
+        reduction,
+        content,
         used_bytes: what.used,
         cache_percent: what.cache_percent,
         cache_bytes: what.used.map(|used| cache_bytes(used, what.cache_percent)).transpose()?,
@@ -103,11 +110,11 @@ fn bare(protection: Protection) -> Result<Row, SizingError> {
     })
 }
 
-fn row(what: &Capacity, question: Question, protection: Protection) -> Result<Row, SizingError> {
+fn row(what: &Capacity, (question, reduction): (Question, Exact), protection: Protection) -> Result<Row, SizingError> {
     if let Some(hosts) = what.hosts {
         protection.check_hosts(hosts)?;
     }
-    let pool = Pool { protection, slack_percent: what.slack, reduction: what.reduction };
+    let pool = Pool { protection, slack_percent: what.slack, reduction };
     let bytes = match question {
         Question::Raw(raw) => pool.usable(raw)?,
         Question::Usable(usable) => pool.raw(usable)?,
@@ -143,6 +150,10 @@ fn show(report: &Report) -> String {
         ("written by guests", report.used_bytes.map_or(String::new(), both)),
         ("cache", cache),
     ]);
+    if let Some(content) = &report.content {
+        text += "\n\n";
+        text += &content::show(content);
+    }
     text += "\n\n";
     text += &output::table(
         &["protection", "multiplier", "hosts at least", "raw", "usable"],

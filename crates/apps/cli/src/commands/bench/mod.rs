@@ -6,6 +6,7 @@
 
 mod capacity;
 mod compare;
+mod content;
 mod easy_run;
 mod endurance;
 mod own;
