@@ -14,7 +14,7 @@ use crate::{
     components::Components,
     error::{StoreError, StoreErrorKind},
     queue::{Charge, Charged, More},
-    tier::Tier,
+    tier::{By, Tier},
 };
 
 /// Free blocks from which on a write is charged for all of its blocks, without a look at which of them have space already: the
@@ -62,8 +62,9 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
             let known = components.of(*component);
             let more = (*reserved_blocks).saturating_sub(known.charge());
             let reserved = (*reserved_blocks).saturating_sub(known.reserved_blocks);
-            let fits = more <= tier.raw_room(known.device) || reserved <= tier.packed_room(known.device);
-            return if fits { Ok(Charge::Now(None)) } else { no_room(tier, known.device, (more, reserved), more) };
+            let fits = more <= tier.raw_room(known.device) || reserved <= tier.packed_room(known.device, By::Guest);
+            let wanted = (more, reserved, By::Guest);
+            return if fits { Ok(Charge::Now(None)) } else { no_room(tier, known.device, wanted, more) };
         }
         _ => return Ok(Charge::Now(None)),
     };
@@ -82,8 +83,10 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
     let delta = after.saturating_sub(before);
     // What is reserved or overwritten costs nothing, however full the device is, but for what a snapshot views of it.
     let is_reserved = own <= component.reserved_blocks && more.history == 0;
-    if !fits(tier, device, (delta, more.data.1), is_reserved) {
-        return no_room(tier, device, (delta, more.data.1), blocks.max(more.data.1));
+    let by = if matches!(record, LogRecord::Copy { .. }) { By::Copy } else { By::Guest };
+    let wanted = (delta, more.data.1, by);
+    if !fits(tier, device, wanted, is_reserved) {
+        return no_room(tier, device, wanted, blocks.max(more.data.1));
     }
     tier.of_mut(device).queued_data += more.data.1;
     components.change(tier, id, |c, _| {
@@ -94,22 +97,22 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
 }
 
 /// Whether so many blocks more, of which so many have data, have room in one of the regimes.
-fn fits(tier: &Tier, device: u8, (more, data): (u64, u64), is_reserved: bool) -> bool {
+fn fits(tier: &Tier, device: u8, (more, data, by): (u64, u64, By), is_reserved: bool) -> bool {
     match tier.has_packed {
         false => more == 0 || more <= tier.raw_room(device),
         true => {
             is_reserved
                 || tier.fits_raw(device, more)
-                || data <= tier.packed_room(device)
+                || data <= tier.packed_room(device, by)
                 || Canary::RegimeIgnored.sings()
         }
     }
 }
 
 /// `more` blocks find no room now, as they are or as if they did not pack.
-fn no_room(tier: &Tier, device: u8, more: (u64, u64), blocks: u64) -> Result<Charge, StoreError> {
-    let raw = more.0 > 0 && more.0 <= tier.room_to_come(device);
-    let packed = tier.has_packed && more.1 <= tier.packed_room_to_come(device);
+fn no_room(tier: &Tier, device: u8, (more, data, by): (u64, u64, By), blocks: u64) -> Result<Charge, StoreError> {
+    let raw = more > 0 && more <= tier.room_to_come(device);
+    let packed = tier.has_packed && data <= tier.packed_room_to_come(device, by);
     match raw || packed {
         true => Ok(Charge::Later),
         false => Err(refusal(tier, device, blocks)),

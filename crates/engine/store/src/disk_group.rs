@@ -43,6 +43,7 @@ use crate::{
     shards::Bounds,
     state::State,
     stats::{DeviceStats, LogHealth, StoreStats},
+    tier::By,
 };
 
 /// The devices of a disk group.
@@ -456,7 +457,7 @@ impl<E: Env> DiskGroup<E> {
         let usable_bytes = capacity.iter().filter(|d| !d.failed).map(|d| d.usable_bytes).sum();
         let charged_bytes = capacity.iter().filter(|d| !d.failed).map(|d| d.charged_bytes).sum();
         let free = |d: &DeviceStats, number: u8| {
-            let packed = state.tier.packed_room(number) * u64::from(cairn_types::BLOCK_BYTES);
+            let packed = state.tier.packed_room(number, By::Guest) * u64::from(cairn_types::BLOCK_BYTES);
             d.usable_bytes.saturating_sub(d.charged_bytes).max(packed)
         };
         let free = capacity.iter().zip(0..).filter(|(d, _)| !d.failed).map(|(d, number)| free(d, number)).sum();

@@ -8,6 +8,22 @@ use cairn_format::CapacityRegions;
 
 use crate::segments::Segments;
 
+/// Who wants room that there is only because blocks are packed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    /// A guest.
+    Guest,
+    /// A copy: what comes is what the component's other copies hold packed already, and takes no more here once it is destaged.
+    Copy,
+}
+
+/// What guests may not have of that room, so that a copy that was away on a full device can be filled, a piece after the other: a part of the
+/// device, two pieces of 1 MiB at least where it is not tiny, and 128 MiB at most.
+const SPARE_PART: u64 = 32;
+const SPARE_PART_MAX: u64 = 8;
+const SPARE_BLOCKS_MIN: u64 = 512;
+const SPARE_BLOCKS_MAX: u64 = 1 << 15;
+
 /// All capacity devices, those that are missing as well.
 #[derive(Debug)]
 pub(crate) struct Tier {
@@ -86,7 +102,7 @@ impl Tier {
 
     /// Blocks that a device may still get.
     pub fn room(&self, device: u8) -> u64 {
-        self.raw_room(device).max(self.packed_room(device))
+        self.raw_room(device).max(self.packed_room(device, By::Guest))
     }
     /// The same at 4 KiB each, beside all that components have at 4 KiB each.
     pub fn raw_room(&self, device: u8) -> u64 {
@@ -105,18 +121,23 @@ impl Tier {
         !segments.failed && segments.charged + more <= segments.limit()
     }
     /// Blocks that a device may still get where what it has fits it only packed: none of them may pack, nor what is buffered.
-    pub fn packed_room(&self, device: u8) -> u64 {
+    pub fn packed_room(&self, device: u8, by: By) -> u64 {
         let segments = self.of(device);
         let buffered = self.log_pages + segments.held_blocks_from(0);
-        self.packed_room_to_come(device).saturating_sub(buffered)
+        self.packed_room_to_come(device, by).saturating_sub(buffered)
     }
     /// The same once all that is buffered was destaged, and took nothing.
-    pub fn packed_room_to_come(&self, device: u8) -> u64 {
+    pub fn packed_room_to_come(&self, device: u8, by: By) -> u64 {
         let segments = self.of(device);
         if segments.failed || !self.has_packed {
             return 0;
         }
-        segments.packed_limit().saturating_sub(segments.stored_pages() + segments.queued_data + segments.reserved)
+        let limit = segments.packed_limit();
+        let spare = match by {
+            By::Guest => (limit / SPARE_PART).clamp(SPARE_BLOCKS_MIN, SPARE_BLOCKS_MAX).min(limit / SPARE_PART_MAX),
+            By::Copy => 0,
+        };
+        limit.saturating_sub(segments.stored_pages() + segments.queued_data + segments.reserved + spare)
     }
 
     pub fn round(&self) -> u64 {

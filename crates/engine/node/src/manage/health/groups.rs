@@ -188,6 +188,8 @@ mod tests {
             log: None,
             components: None,
             scrubbed_unix_ms: None,
+            compression: None,
+            space: None,
             slow: None,
         }
     }

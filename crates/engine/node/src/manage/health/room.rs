@@ -131,6 +131,8 @@ mod tests {
             log: None,
             components: None,
             scrubbed_unix_ms: None,
+            compression: None,
+            space: None,
             slow: None,
         };
         Picture { groups: used_percent.iter().enumerate().map(group).collect(), settings, ..Picture::default() }
