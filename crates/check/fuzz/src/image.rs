@@ -48,6 +48,8 @@ pub struct Devices {
 /// A disk group at rest and what is known of it.
 #[derive(Debug, Clone)]
 pub struct Image {
+    /// Which of [`IMAGES`] it is.
+    pub number: usize,
     /// Its devices.
     pub devices: Devices,
     /// How the cache device is divided.
@@ -72,8 +74,16 @@ pub struct Seen {
     pub records: Vec<(ObjectId, Bytes)>,
 }
 
-/// A disk group with blocks in the log and on capacity devices, and one that has never destaged.
-pub static IMAGES: LazyLock<[Image; 2]> = LazyLock::new(|| [make(true), make(false)]);
+/// How many there are.
+pub const COUNT: usize = 4;
+
+/// A disk group with blocks in the log and on capacity devices, and one that has never destaged; then the same two of groups that pack.
+pub static IMAGES: LazyLock<[Image; COUNT]> = LazyLock::new(|| std::array::from_fn(make));
+
+/// The one that an input's first byte chooses.
+pub fn chosen(choice: u8) -> &'static Image {
+    &IMAGES[usize::from(choice & 1 | choice >> 3 & 2)]
+}
 
 fn format_options() -> FormatOptions {
     FormatOptions {
@@ -191,7 +201,8 @@ fn work() -> Vec<Change> {
 }
 const DESTAGE_AFTER: usize = 11;
 
-fn make(destages: bool) -> Image {
+fn make(number: usize) -> Image {
+    let (destages, packs) = (number.is_multiple_of(2), number >= 2);
     let blank = |bytes| Medium::new(bytes);
     let capacity = blank((1 << 20) + 12 * u64::from(SEGMENT_BYTES));
     let cache = blank((1 << 20) + METADATA_BYTES + LOG_BYTES);
@@ -202,8 +213,9 @@ fn make(destages: bool) -> Image {
         let identity = Identity { cluster: ClusterId(1), host: HOST, disk_group: DiskGroupId(3) };
         DiskGroup::format(env.clone(), disks.clone(), identity, &format_options()).await.expect("blank devices");
         let group = open(env, disks).await.expect("a new group");
-        for (number, operation) in work().into_iter().enumerate() {
-            if destages && number == DESTAGE_AFTER {
+        group.set_compression(packs).await.expect("it is allowed");
+        for (at, operation) in work().into_iter().enumerate() {
+            if destages && at == DESTAGE_AFTER {
                 group.drain().await.expect("devices that work");
             }
             group.append(operation).await.expect("an operation that is in order");
@@ -221,7 +233,7 @@ fn make(destages: bool) -> Image {
     let DeviceRole::Cache { regions, .. } = decode_superblock(&superblock).expect("our superblock").role else {
         panic!("a cache device is one");
     };
-    Image { devices, regions, head, tail, seen }
+    Image { number, devices, regions, head, tail, seen }
 }
 
 /// Reads everything that a group shows.

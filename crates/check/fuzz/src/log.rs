@@ -17,7 +17,7 @@ use cairn_types::{
 };
 
 use crate::{
-    image::{COMPONENTS, Devices, Group, IMAGES, Image, Seen, batches, look, op, open, with_devices},
+    image::{COMPONENTS, Devices, Group, Image, Seen, batches, chosen, look, op, open, with_devices},
     input::Input,
     panics::unless_redb_panics,
 };
@@ -33,7 +33,7 @@ const FREE_SLOTS_FROM: u64 = 8 * 16 + 1;
 pub fn target(data: &[u8]) {
     let mut input = Input::new(data);
     let choice = input.u8();
-    let image = &IMAGES[usize::from(choice & 1)];
+    let image = chosen(choice);
     let mut devices = image.devices.clone();
     let only_damaged = match choice >> 1 & 3 {
         0 => {

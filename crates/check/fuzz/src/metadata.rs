@@ -15,7 +15,7 @@ use cairn_sim::Medium;
 use redb::{Database, ReadableDatabase, ReadableTable, StorageBackend, TableDefinition};
 
 use crate::{
-    image::{Devices, IMAGES, Image, look, open, with_devices},
+    image::{COUNT, Devices, IMAGES, Image, chosen, look, open, with_devices},
     input::Input,
     log::right_or_not_at_all,
     panics::unless_redb_panics,
@@ -66,7 +66,7 @@ impl Harm {
 pub fn target(data: &[u8]) {
     let mut input = Input::new(data);
     let choice = input.u8();
-    let image = &IMAGES[usize::from(choice & 1)];
+    let image = chosen(choice);
     let mut devices = image.devices.clone();
     let harm = Harm::of(choice);
     match harm {
@@ -142,9 +142,9 @@ fn superblocks(devices: &mut Devices, input: &mut Input<'_>) {
 
 /// Changes bytes of the metadata region where rows stand.
 fn damage(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
-    static PAGES: LazyLock<[Vec<u64>; 2]> =
-        LazyLock::new(|| [0, 1].map(|n| pages_of_rows(&IMAGES[n].devices.cache, &IMAGES[n])));
-    let pages = &PAGES[usize::from(std::ptr::eq(image, &IMAGES[1]))];
+    static PAGES: LazyLock<[Vec<u64>; COUNT]> =
+        LazyLock::new(|| std::array::from_fn(|n| pages_of_rows(&IMAGES[n].devices.cache, &IMAGES[n])));
+    let pages = &PAGES[image.number];
     for _ in 0..CHANGES_MAX {
         if input.is_empty() {
             return;
@@ -177,10 +177,10 @@ fn pages_of_rows(cache: &Medium, image: &Image) -> Vec<u64> {
 
 /// Changes bytes of pages of the map, and mostly puts their checksums right: a page says what it likes then.
 fn map_pages(devices: &mut Devices, image: &Image, input: &mut Input<'_>) {
-    static PAGES: LazyLock<[Vec<u64>; 2]> =
-        LazyLock::new(|| [0, 1].map(|n| pages_of_the_map(&IMAGES[n].devices.cache, &IMAGES[n])));
-    assert!(!PAGES[0].is_empty(), "some of the map of what has destaged is in pages");
-    let pages = &PAGES[usize::from(std::ptr::eq(image, &IMAGES[1]))];
+    static PAGES: LazyLock<[Vec<u64>; COUNT]> =
+        LazyLock::new(|| std::array::from_fn(|n| pages_of_the_map(&IMAGES[n].devices.cache, &IMAGES[n])));
+    assert!(!PAGES[0].is_empty() && !PAGES[2].is_empty(), "some of the map of what has destaged is in pages");
+    let pages = &PAGES[image.number];
     for _ in 0..CHANGES_MAX {
         if input.is_empty() || pages.is_empty() {
             return;
