@@ -123,10 +123,10 @@ impl Tier {
     /// Blocks that a device may still get where what it has fits it only packed: none of them may pack, nor what is buffered.
     pub fn packed_room(&self, device: u8, by: By) -> u64 {
         let segments = self.of(device);
-        let buffered = self.log_pages + segments.held_blocks_from(0);
+        let buffered = segments.queued_data + self.log_pages + segments.held_blocks_from(0);
         self.packed_room_to_come(device, by).saturating_sub(buffered)
     }
-    /// The same once all that is buffered was destaged, and took nothing.
+    /// The same once all that is admitted and buffered was destaged, and took nothing.
     pub fn packed_room_to_come(&self, device: u8, by: By) -> u64 {
         let segments = self.of(device);
         if segments.failed || !self.has_packed {
@@ -137,7 +137,7 @@ impl Tier {
             By::Guest => (limit / SPARE_PART).clamp(SPARE_BLOCKS_MIN, SPARE_BLOCKS_MAX).min(limit / SPARE_PART_MAX),
             By::Copy => 0,
         };
-        limit.saturating_sub(segments.stored_pages() + segments.queued_data + segments.reserved + spare)
+        limit.saturating_sub(segments.stored_pages() + segments.reserved + spare)
     }
 
     pub fn round(&self) -> u64 {
