@@ -23,6 +23,10 @@ const POLICIES: [(&str, &[&str]); 5] = [
     ("thick", &["--reservation", "100"]),
     ("part", &["--reservation", "30"]),
 ];
+/// What overwrote a block and is not settled yet stands beside it.
+const ADDS_UP: &str = "the parts add up";
+/// Until owners have said that the last writes are settled, and that is destaged.
+const SETTLED_LIMIT: Duration = Duration::from_secs(30);
 /// Until a host that was killed tells again.
 const TELLS_LIMIT: Duration = Duration::from_secs(30);
 
@@ -50,14 +54,14 @@ fn the_parts_of_all_devices_add_up() {
             api.call(&["disk", "clone", &of, &clone])?;
             write(cluster, &clone, 2, 4..6, |at| noise(98 << 32 | n << 16 | at))?;
         }
-        let told = compare(cluster)?;
+        let told = wait_until(ADDS_UP, SETTLED_LIMIT, || compare(cluster))?;
         check(told["stored_bytes"] == told["stored_before_bytes"], || format!("nothing packs yet: {told}"))?;
 
         packs(cluster, "on", true)?;
         for n in 0..DISKS / 2 {
             write(cluster, &disk(n), 3, 0..4, |at| vec![(n + at) as u8 | 1; MIB as usize])?;
         }
-        let packed = compare(cluster)?;
+        let packed = wait_until(ADDS_UP, SETTLED_LIMIT, || compare(cluster))?;
         let number = |name: &str| packed[name].as_u64().unwrap_or(0);
         let (before, after) = (number("stored_before_bytes"), number("stored_bytes"));
         check(after < before * 2 / 3, || format!("{before} bytes of blocks take {after}"))?;
