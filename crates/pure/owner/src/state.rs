@@ -194,14 +194,16 @@ impl State {
         self.wrote
     }
 
-    /// What is to be told as settled where nothing is in flight: once after operations, then nothing more until others are sent.
+    /// What is to be told as settled where nothing is in flight: once after operations, then nothing more until others are sent. While a copy is
+    /// filled it is told in between, too: on a full device what waits for room has none before what came first is settled.
     pub fn settled_to_tell(&mut self) -> Option<OpId> {
         let settled = self.settled();
-        if !self.wrote || settled != self.last() {
+        let is_idle = settled == self.last();
+        if !self.wrote || !is_idle && self.links.values().all(|link| link.required) {
             return None;
         }
         if self.settled_told == settled {
-            self.wrote = false;
+            self.wrote = !is_idle;
             return None;
         }
         self.settled_told = settled;
