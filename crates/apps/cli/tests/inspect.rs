@@ -171,6 +171,8 @@ fn segments_are_walked_and_a_truncated_device_is_noticed() {
         crc: crc32c(&block),
         pending: false,
         sectors: 8,
+        fingerprint: 0,
+        name: None,
     };
     for (segment, generation) in [(0u32, 5), (2, 6)] {
         let mut at = SEGMENTS_OFFSET + u64::from(segment) * u64::from(SEGMENT_BYTES);

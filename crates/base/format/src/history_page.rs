@@ -21,8 +21,8 @@
 //! An entry is `varint blocks passed over * 4 + kind, generation, slot, epoch, sequence, CRC-32C, row check`. Generation, slot and
 //! sequence are steps from the entry before, the epoch is its number. Kind 0: data. Kind 1: parity, which alone has a row check. Kind 2:
 //! nothing was there; the generation is all that it has. Kind 3: what stands in no slot; one byte tells how far below 2^64 its slot is. Or
-//! that byte is 16 and the sectors less one of a packed block, 24 and those of packed parity; then comes its sector, as the step from the end of the
-//! packed block before.
+//! that byte is 16 and the lowest bits of the spot of a packed or shared block, 24 and those of parity; then comes the rest of the spot's number, as the
+//! step from the end of such a block before.
 
 use cairn_types::{ComponentId, Epoch, OpId};
 
@@ -73,8 +73,8 @@ pub(crate) struct Before {
     block: u64,
     generation: u32,
     slot: u64,
-    /// The end of the packed block before.
-    sector: u64,
+    /// The number behind the packed or shared block before.
+    wide: u64,
     sequence: u64,
 }
 
@@ -92,10 +92,10 @@ impl Before {
         (self.block, self.generation) = at;
         match kind {
             Kind::Hole => return,
-            Kind::Unplaced if entry.spot.is_packed() => {
+            Kind::Unplaced if entry.spot.is_wide() => {
                 bytes.push(entry.spot.size() | if entry.row_check == 0 { PACKED } else { PACKED_PARITY });
-                varint::put_step(bytes, self.sector, entry.spot.sector());
-                self.sector = entry.spot.end();
+                varint::put_step(bytes, self.wide, entry.spot.number());
+                self.wide = entry.spot.number_behind();
             }
             Kind::Unplaced => bytes.push((u64::MAX - entry.spot.bits()) as u8),
             Kind::Data | Kind::Parity => {
@@ -108,7 +108,7 @@ impl Before {
         varint::put_step(bytes, self.sequence, entry.op.seq);
         self.sequence = entry.op.seq;
         bytes.extend_from_slice(&entry.crc.to_le_bytes());
-        if kind == Kind::Parity || entry.spot.is_packed() && entry.row_check != 0 {
+        if kind == Kind::Parity || entry.spot.is_wide() && entry.row_check != 0 {
             bytes.extend_from_slice(&entry.row_check.to_le_bytes());
         }
     }
@@ -151,9 +151,9 @@ impl Before {
             let spot = unplaced(u64::MAX - u64::from(byte)).filter(|spot| *spot != Spot::HOLE);
             return Some((spot?, false));
         }
-        let (kind, sectors) = (byte & !SIZE_MASK, u32::from(byte & SIZE_MASK) + 1);
-        let spot = Spot::packed(varint::take_step(bytes, self.sector)?, sectors)?;
-        self.sector = spot.end();
+        let (kind, size) = (byte & !SIZE_MASK, byte & SIZE_MASK);
+        let spot = Spot::of_number(varint::take_step(bytes, self.wide)?, size)?;
+        self.wide = spot.number_behind();
         matches!(kind, PACKED | PACKED_PARITY).then_some((spot, kind == PACKED_PARITY))
     }
 }
@@ -378,6 +378,11 @@ mod tests {
                     4..9 => MapEntry { spot: Spot::raw(slot), crc: seq as u32, row_check: 0, op },
                     _ => {
                         let spot = Spot::packed(slot, seq as u32 % 6 + 1).expect("it is one");
+                        let spot = match seq % 3 {
+                            0 => spot,
+                            1 => spot.shared(seq),
+                            _ => Spot::raw(slot).shared(seq),
+                        };
                         MapEntry { spot, crc: 7, row_check: if kind == 9 { !(slot as u32) } else { 0 }, op }
                     }
                 };

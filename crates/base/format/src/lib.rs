@@ -8,6 +8,7 @@
 
 mod batch;
 mod checksum;
+mod fingerprint;
 mod flip;
 mod history_page;
 pub mod history_rows;
@@ -18,6 +19,7 @@ mod record;
 pub mod rows;
 mod run;
 mod seat;
+pub mod shared_rows;
 mod spot;
 mod superblock;
 mod varint;
@@ -27,6 +29,7 @@ pub use batch::{
     encode_batch, peek_batch_header_bytes, peek_batch_position,
 };
 pub use checksum::{block_crcs, crc32c, zero_block_crc};
+pub use fingerprint::fingerprint;
 pub use flip::{is_one_bit_off, one_bit_off_header};
 pub use history_page::{
     HistoryAt, HistoryPage, HistoryPageName, PackedHistoryPage, decode_history_page, pack_history_pages,
@@ -39,11 +42,11 @@ pub use map_page::{
 pub use packed::{Packer, unpack};
 pub use record::{COMPONENT_BLOCKS_MAX, CUTS_MAX, KEPT_ZERO_BLOCKS_MAX, LogPiece, LogRecord, PlacedPiece, SlotRun};
 pub use run::{
-    RUN_ENTRIES_PER_HEADER_MAX, RUN_ITEM_BYTES, RunEntry, RunError, RunHeader, RunShape, decode_run_header,
+    ItemShape, RUN_ENTRIES_PER_HEADER_MAX, RUN_ITEM_BYTES, RunEntry, RunError, RunHeader, RunShape, decode_run_header,
     encode_run_header, packed_header_pages, run_header_pages,
 };
 pub use seat::{decode_seat_record, encode_seat_record};
-pub use spot::{PACKED_SECTORS_MAX, PAGE_SECTORS, SECTOR_BYTES, Spot};
+pub use spot::{NAME_GENERATIONS, PACKED_SECTORS_MAX, PAGE_SECTORS, SECTOR_BYTES, Spot};
 pub use superblock::{
     CacheRegions, CapacityRegions, DeviceRole, NO_DEVICE, Needs, SUPERBLOCK_BYTES, SUPERBLOCK_OFFSETS, Superblock,
     SuperblockError, decode_superblock, encode_superblock,

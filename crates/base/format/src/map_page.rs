@@ -23,8 +23,8 @@
 //! CRC. Form 5: slots follow on, operations step by a varint behind the sequence. Form 6: as form 4. No run crosses a boundary of
 //! [`LEAF_BLOCKS`] blocks.
 //!
-//! Slots are spots where a block of the page is packed. Form 2 is of packed blocks that stand back to back: operations step as in form 5, and
-//! before each CRC a byte has the sectors less one. Form 7: the same of parity.
+//! Slots are spots where a block of the page is packed, or shared. Form 2 is of such blocks that stand back to back, of shared ones by their
+//! names: operations step as in form 5, and before each CRC a byte has the lowest bits of the spot. Form 7: the same of parity.
 
 use cairn_types::{ComponentId, Epoch, HostId, Incarnation, OpId};
 
@@ -87,7 +87,7 @@ pub(crate) enum Form {
     Follows = 0,
     /// Slots follow on, operations step by one.
     Steps = 1,
-    /// Packed, back to back, operations keep a step.
+    /// Packed or shared, back to back, operations keep a step.
     Packed = 2,
     /// No place on a device, one operation.
     Unplaced = 3,
@@ -97,7 +97,7 @@ pub(crate) enum Form {
     ParityFollows = 5,
     /// Parity: slots and operations of one epoch as they come.
     ParityScattered = 6,
-    /// Parity: packed, back to back, operations keep a step.
+    /// Parity: packed or shared, back to back, operations keep a step.
     ParityPacked = 7,
 }
 
@@ -127,7 +127,7 @@ impl Form {
     pub(crate) fn has_row_checks(self) -> bool {
         matches!(self, Self::ParityFollows | Self::ParityScattered | Self::ParityPacked)
     }
-    /// There are sectors before each CRC.
+    /// There are the lowest bits of the spot before each CRC.
     pub(crate) fn is_packed(self) -> bool {
         matches!(self, Self::Packed | Self::ParityPacked)
     }
@@ -154,12 +154,12 @@ fn follows(entries: &[(u64, MapEntry)], at: usize) -> bool {
 /// Entries at the front of `entries` that make one run: blocks that follow on, in one leaf.
 pub(crate) fn first_run(entries: &[(u64, MapEntry)]) -> (Form, usize) {
     let (_, first) = entries[0];
-    let (placed, packed) = (first.spot.is_place(), first.spot.is_packed());
+    let (placed, packed) = (first.spot.is_place(), first.spot.is_wide());
     let is_next = |at: usize| {
         let spot = entries[at].1.spot;
         let stands = match (placed, packed) {
             (true, false) => spot.bits() == first.spot.page_after(at as u64),
-            (true, true) => spot.is_packed() && spot.sector() == entries[at - 1].1.spot.end(),
+            (true, true) => spot.is_wide() && spot.number() == entries[at - 1].1.spot.number_behind(),
             (false, _) => !spot.is_place(),
         };
         follows(entries, at) && stands
@@ -232,7 +232,7 @@ struct Measure {
     sequence_count: usize,
     /// The least and the last place, as bits.
     spots: (u64, u64),
-    /// Some are packed.
+    /// Some are packed or shared.
     has_packed: bool,
     sequences: (u64, u64),
     epochs: Vec<Epoch>,
@@ -283,7 +283,7 @@ impl Measure {
                 if form != Form::Unplaced {
                     let bits = entry.spot.bits();
                     measure.spots = (measure.spots.0.min(bits), measure.spots.1.max(bits));
-                    measure.has_packed |= entry.spot.is_packed();
+                    measure.has_packed |= entry.spot.is_wide();
                 }
                 let sequence = entry.op.seq;
                 measure.sequences = (measure.sequences.0.min(sequence), measure.sequences.1.max(sequence));
@@ -558,12 +558,12 @@ impl Body<'_> {
         let epoch = self.epoch(usize::try_from(epoch).ok()?)?;
         let form = Form::of(form)?;
         let first_spot = if form.is_scattered() || form == Form::Unplaced { Spot::NONE } else { self.spot()? };
-        if form.is_packed() != first_spot.is_packed() && first_spot.is_place() {
+        if form.is_packed() != first_spot.is_wide() && first_spot.is_place() {
             return None;
         }
         let first_sequence = if form.is_scattered() { 0 } else { self.sequence()? };
         let step = if form.has_step() { varint::take(&mut self.bytes)? } else { form.own_step() };
-        let mut sector = first_spot.sector();
+        let mut wide = first_spot.number();
         for at in 0..run {
             let sequence = first_sequence.checked_add(step.checked_mul(at)?)?;
             let (spot, sequence) = match form {
@@ -571,8 +571,8 @@ impl Body<'_> {
                     (Spot::of_bits(first_spot.page_after(at))?, sequence)
                 }
                 Form::Packed | Form::ParityPacked => {
-                    let spot = Spot::packed(sector, take_number(&mut self.bytes, 1)? as u32 + 1)?;
-                    sector = spot.end();
+                    let spot = Spot::of_number(wide, take_number(&mut self.bytes, 1)? as u8)?;
+                    wide = spot.number_behind();
                     (spot, sequence)
                 }
                 Form::Unplaced => (unplaced(take_number(&mut self.bytes, 8)?)?, sequence),

@@ -16,7 +16,8 @@ use crate::{
     Spot,
     map_page::{FORM_BITS, Form, LEAF_BLOCKS, MapEntry, SHARD_BLOCKS, first_run, step_of, unplaced},
     record::COMPONENT_BLOCKS_MAX,
-    rows::{RegionBits, RowError, SegmentRow, decode, key, malformed},
+    rows::{RegionBits, RowError, SegmentRow, key, malformed},
+    shared_rows::{SharedChange, put_changes, take_changes},
     varint,
 };
 
@@ -41,6 +42,8 @@ pub struct Changes {
     pub components: Vec<ComponentChanges>,
     /// Device, segment, its row from now on.
     pub segments: Vec<(u8, u32, SegmentRow)>,
+    /// Shared items. They stand behind all else, and nothing does where there are none. Need [`crate::Needs::SHARED`].
+    pub shared: Vec<SharedChange>,
 }
 
 /// What one transaction changed of a component.
@@ -186,7 +189,7 @@ pub fn changes_of(key: &[u8]) -> Result<(u64, u16), RowError> {
 impl Changes {
     /// Whether there is nothing to be told.
     pub fn is_empty(&self) -> bool {
-        self.components.is_empty() && self.segments.is_empty()
+        self.components.is_empty() && self.segments.is_empty() && self.shared.is_empty()
     }
 
     /// Pieces of rows, in order.
@@ -198,7 +201,8 @@ impl Changes {
             components: self.components.iter().map(StoredComponent::of).collect(),
             segments: self.segments.clone(),
         };
-        let bytes = postcard::to_stdvec(&stored).expect("plain values encode");
+        let mut bytes = postcard::to_stdvec(&stored).expect("plain values encode");
+        put_changes(&mut bytes, &self.shared);
         bytes.chunks(PIECE_BYTES).map(<[u8]>::to_vec).collect()
     }
 
@@ -208,15 +212,17 @@ impl Changes {
     /// They are not the pieces of changes.
     pub fn decode(pieces: &[Vec<u8>]) -> Result<Self, RowError> {
         let key = [CHANGES];
-        let stored: StoredChanges = decode(&key, &pieces.concat())?;
+        let bytes = pieces.concat();
+        let (stored, rest): (StoredChanges, &[u8]) = postcard::take_from_bytes(&bytes).map_err(|_| malformed(&key))?;
+        let shared = take_changes(rest).ok_or_else(|| malformed(&key))?;
         let components = stored.components.into_iter().map(StoredComponent::changes).collect::<Option<Vec<_>>>();
-        Ok(Self { components: components.ok_or_else(|| malformed(&key))?, segments: stored.segments })
+        Ok(Self { components: components.ok_or_else(|| malformed(&key))?, segments: stored.segments, shared })
     }
 }
 
 impl StoredComponent {
-    /// Runs of entries as a page has them, but for slots and sequences: each is told as the step from the one before. Of packed blocks that is the
-    /// number of a spot without its size, which stands before each CRC.
+    /// Runs of entries as a page has them, but for slots and sequences: each is told as the step from the one before. Of packed and of shared
+    /// blocks that is the number of a spot without its size, which stands before each CRC.
     fn of(changes: &ComponentChanges) -> Self {
         let mut epochs: Vec<Epoch> = Vec::new();
         let mut number_of = |epoch: Epoch| {
@@ -227,7 +233,7 @@ impl StoredComponent {
             }) as u16
         };
         let mut bytes = Vec::with_capacity(16 * changes.entries.len());
-        let (mut next, mut slot, mut sector, mut sequence) = (0, 0, 0, 0);
+        let (mut next, mut slot, mut wide, mut sequence) = (0, 0, 0, 0);
         let mut rest = changes.entries.as_slice();
         while let Some(&(block, first)) = rest.first() {
             let (form, count) = first_run(rest);
@@ -239,8 +245,8 @@ impl StoredComponent {
                 varint::put(&mut bytes, step_of(&rest[..count]));
             }
             if form.is_packed() {
-                varint::put_step(&mut bytes, sector, first.spot.sector());
-                sector = rest[count - 1].1.spot.end();
+                varint::put_step(&mut bytes, wide, first.spot.number());
+                wide = rest[count - 1].1.spot.number_behind();
             } else if form != Form::Unplaced {
                 let first_slot = first.spot.slot().expect("what is not packed is raw");
                 varint::put_step(&mut bytes, slot, first_slot);
@@ -276,7 +282,7 @@ impl StoredComponent {
         let epoch = |number: u64| self.epochs.get(usize::try_from(number).ok()?).copied();
         let mut entries = Vec::new();
         let mut rest = self.entries.as_slice();
-        let (mut next, mut slot, mut sector, mut sequence) = (0u64, 0u64, 0u64, 0u64);
+        let (mut next, mut slot, mut wide, mut sequence) = (0u64, 0u64, 0u64, 0u64);
         while !rest.is_empty() {
             let block = next.checked_add(varint::take(&mut rest)?)?;
             let head = varint::take(&mut rest)?;
@@ -294,7 +300,7 @@ impl StoredComponent {
             if placed {
                 slot = varint::take_step(&mut rest, slot)?;
             } else if packed {
-                sector = varint::take_step(&mut rest, sector)?;
+                wide = varint::take_step(&mut rest, wide)?;
             }
             let mut number = |len: usize| {
                 let (own, later) = rest.split_at_checked(len)?;
@@ -307,8 +313,8 @@ impl StoredComponent {
                 let spot = match (placed, packed) {
                     (true, _) => Spot::of_slot(slot.checked_add(at)?).filter(|spot| spot.is_place())?,
                     (false, true) => {
-                        let spot = Spot::packed(sector, number(1)? as u32 + 1)?;
-                        sector = spot.end();
+                        let spot = Spot::of_number(wide, number(1)? as u8)?;
+                        wide = spot.number_behind();
                         spot
                     }
                     (false, false) => unplaced(number(8)?)?,
@@ -371,6 +377,8 @@ mod tests {
                         sector = packed.end();
                         let spot = match kind {
                             3 => Spot::ZERO,
+                            2 if sizes > 0 => packed.shared(seq + at / 3),
+                            1 if sizes > 2 => Spot::raw(slot + at).shared(seq),
                             _ if sizes > 1 => packed,
                             _ => Spot::raw(slot + at),
                         };
@@ -390,7 +398,8 @@ mod tests {
         #[test]
         fn changes_read_back(components in proptest::collection::vec(component(), 0..4), cut in any::<prop::sample::Index>(), bit in 0u8..8) {
             let segments = vec![(1, 70_000, SegmentRow { generation: 3, fill: 9, live: Live { sectors: 64, items: 9 }, written: 1 << 40 })];
-            let changes = Changes { components, segments };
+            let shared = vec![SharedChange { device: 2, segment: 70_000, name: Spot::raw(9).shared(5), count: 2, at: Spot::raw(900) }];
+            let changes = Changes { components, segments, shared };
             let mut pieces = changes.encode();
             prop_assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
             prop_assert_eq!(Changes::decode(&pieces), Ok(changes));
@@ -423,7 +432,7 @@ mod tests {
             };
             let entries = (0..4096).map(entry).collect();
             let component = ComponentChanges { component: ComponentId(1), entries, ..ComponentChanges::default() };
-            let pieces = Changes { components: vec![component], segments: Vec::new() }.encode();
+            let pieces = Changes { components: vec![component], ..Changes::default() }.encode();
             pieces.iter().map(Vec::len).sum::<usize>() as f64 / 4096.0
         };
         let (data, parity, packed) = (bytes_a_block(0, 8), bytes_a_block(7, 8), bytes_a_block(0, 4));
@@ -448,7 +457,7 @@ mod tests {
             marks: vec![(8, op(300, 10))],
         };
         let segments = vec![(1, 2, SegmentRow { generation: 3, fill: 4, live: Live::raw(5), written: 6 })];
-        let changes = Changes { components: vec![changed], segments };
+        let mut changes = Changes { components: vec![changed], segments, shared: Vec::new() };
         let coded = [
             &[2, 2 << 3, 0, 18, 60, 5, 0, 0, 0, 5, 0, 0, 0][..],
             &[5, 1 << 3 | 3, 0, 0, 0xFE, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 5, 0, 0, 0],
@@ -464,7 +473,15 @@ mod tests {
             &[1, 4, 1, 1, 8, 0, 10, 1, 1, 2, 3, 4, 5, 6],
         ]
         .concat();
-        assert_eq!(changes.encode(), [fixed]);
+        assert_eq!(changes.encode(), [&fixed[..]]);
+        changes.shared.push(SharedChange {
+            device: 1,
+            segment: 2,
+            name: Spot::raw(1).shared(0),
+            count: 2,
+            at: Spot::raw(1),
+        });
+        assert_eq!(changes.encode(), [[&fixed[..], &[1, 4, 0, 16, 7, 2]].concat()]);
         let row = ShardRow {
             number: 200,
             pages: vec![PageRef { first: 64, stamp: 5, place: 300 }],
@@ -496,7 +513,7 @@ mod tests {
         ]
         .concat();
         assert_eq!(StoredComponent::of(&component).entries, coded);
-        let changes = Changes { components: vec![component], segments: Vec::new() };
+        let changes = Changes { components: vec![component], ..Changes::default() };
         assert_eq!(Changes::decode(&changes.encode()), Ok(changes));
     }
 
@@ -522,7 +539,7 @@ mod tests {
         ]
         .concat();
         assert_eq!(StoredComponent::of(&component).entries, coded);
-        let changes = Changes { components: vec![component], segments: Vec::new() };
+        let changes = Changes { components: vec![component], ..Changes::default() };
         assert_eq!(Changes::decode(&changes.encode()), Ok(changes));
     }
 

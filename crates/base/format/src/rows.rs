@@ -16,6 +16,7 @@
 //! | 8 | object | [`ObjectRow`] |
 //! | 9 | component, number | [`ClientRow`] |
 //! | 10 | number, component, leaf | entries that wait to be written into that leaf, as a [`LeafRow`] |
+//! | 13 | device, segment, generation | shared items (`shared_rows.rs`) |
 //! | 15 | - | [`ScrubRow`]; not in the sum: earlier releases do not know it, and pass it by |
 //! | 16 | - | [`SettingsRow`] |
 
@@ -239,10 +240,32 @@ impl<'de> Deserialize<'de> for Live {
 }
 
 /// What was chosen for a disk group. Needs [`crate::Needs::SPOTS`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SettingsRow {
     /// What is destaged is packed.
     pub compression: bool,
+    /// Equal blocks are stored once. Where that was never chosen the row ends before it. Needs [`crate::Needs::SHARED`].
+    pub deduplication: bool,
+}
+
+impl SettingsRow {
+    /// Its bytes.
+    pub fn encode(self) -> Vec<u8> {
+        match self.deduplication {
+            false => encode(&self.compression),
+            true => encode(&(self.compression, true)),
+        }
+    }
+
+    /// The row of a value.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, RowError> {
+        let (compression, rest): (bool, &[u8]) = postcard::take_from_bytes(bytes).map_err(|_| malformed(key))?;
+        let deduplication = if rest.is_empty() { false } else { decode(key, rest)? };
+        Ok(Self { compression, deduplication })
+    }
 }
 
 /// The record of an object's seat.
@@ -534,7 +557,17 @@ mod tests {
         for bytes in [&[1, 2, 0x98, 0x80, 0x80, 0x80, 8, 3, 4][..], &[1, 2, 0xFF, 0xFF, 0xFF, 0xFF, 7, 4]] {
             assert!(decode::<SegmentRow>(&[SEGMENT], bytes).is_err());
         }
-        assert_eq!(encode(&SettingsRow { compression: true }), [1]);
+        for (compression, deduplication, bytes) in
+            [(true, false, &[1][..]), (false, true, &[0, 1]), (true, true, &[1, 1])]
+        {
+            let row = SettingsRow { compression, deduplication };
+            assert_eq!(row.encode(), bytes);
+            assert_eq!(SettingsRow::decode(&settings_key(), bytes), Ok(row));
+        }
+        assert!(
+            SettingsRow::decode(&settings_key(), &[]).is_err()
+                && SettingsRow::decode(&settings_key(), &[1, 7]).is_err()
+        );
         let spots = PendingBody::Spots { members: 0, spots: vec![9], crcs: vec![4], row_checks: Vec::new() };
         assert_eq!(encode(&spots), [5, 0, 1, 9, 1, 4, 0]);
         assert_eq!(encode(&ObjectRow { position: 1, bytes: vec![9, 9] }), [1, 2, 9, 9]);

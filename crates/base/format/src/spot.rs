@@ -6,10 +6,12 @@
 //! | bits | what |
 //! |---|---|
 //! | 0..3 | sectors of 512 bytes less one, 0 to 5; or 7, a raw page |
-//! | 3..41 | first sector of the device |
-//! | 41..64 | 0: they are for items with several references |
+//! | 3..41 | first sector of the device; of a shared spot, where the item stood first: its home |
+//! | 41..61 | 0; of a shared spot, the lowest bits of the generation of its home segment |
+//! | 61, 62..64 | 1: it is shared; 0 |
 //!
-//! The highest numbers are no places on a device.
+//! A shared spot is the name of an item with several references: where that stands now is looked up (`store`). The highest numbers are no
+//! places on a device.
 
 use cairn_types::BLOCK_BYTES;
 
@@ -29,6 +31,13 @@ pub const PACKED_SECTORS_MAX: u32 = 6;
 /// Pages of a device are below it: 128 TiB.
 const SLOTS_END: u64 = 1 << 35;
 const SECTORS_END: u64 = SLOTS_END * PAGE_SECTORS as u64;
+/// Where a shared spot has the generation of its home.
+const GENERATION_SHIFT: u32 = SIZE_BITS + 38;
+/// Of a generation, what a shared spot has: a million uses of a segment.
+pub const NAME_GENERATIONS: u64 = 1 << 20;
+const SHARED: u64 = NAME_GENERATIONS << GENERATION_SHIFT;
+/// Above all places.
+const BITS_END: u64 = SHARED << 1;
 /// From here on a number is no place on a device but says something else.
 const PLACES_END: u64 = u64::MAX - 15;
 
@@ -43,6 +52,7 @@ impl std::fmt::Debug for Spot {
             Self::ZERO => f.write_str("zeroes"),
             Self::HOLE => f.write_str("a hole"),
             Self::BAD => f.write_str("a mark"),
+            spot if spot.is_shared() => write!(f, "shared {:?} of use {}", spot.home(), spot.generation()),
             spot if spot.is_packed() => write!(f, "sectors {}..{}", spot.sector(), spot.end()),
             spot => write!(f, "slot {}", spot.0 >> PAGE_SHIFT),
         }
@@ -98,30 +108,71 @@ impl Spot {
     pub const fn bits(self) -> u64 {
         self.0
     }
-    /// A place with this number. None where it is none.
+    /// A place with this number, or a shared spot. None where it is none.
     pub const fn of_bits(bits: u64) -> Option<Self> {
-        let spot = Self(bits);
-        let whole = if spot.is_raw() { bits & PAGE_MASK == RAW } else { spot.sectors() <= PACKED_SECTORS_MAX };
-        if whole && spot.sector() < SECTORS_END { Some(spot) } else { None }
+        let of_home = if bits & SHARED != 0 { bits & ((1 << GENERATION_SHIFT) - 1) } else { bits };
+        let whole = match of_home & RAW {
+            RAW => of_home & PAGE_MASK == RAW,
+            size => size < PACKED_SECTORS_MAX as u64,
+        };
+        if whole && bits < BITS_END && of_home >> SIZE_BITS < SECTORS_END { Some(Self(bits)) } else { None }
+    }
+    /// What is stored of a number with the size aside. None for raw pages, which are stored as slots.
+    pub(crate) fn of_number(number: u64, size: u8) -> Option<Self> {
+        let fits = number < BITS_END >> SIZE_BITS && u64::from(size) <= RAW;
+        Self::of_bits(if fits { number << SIZE_BITS | u64::from(size) } else { u64::MAX }).filter(|spot| spot.is_wide())
     }
 
-    /// Whether it is a place on a device.
+    /// The name of the item that stands in a place, in such a use of its segment.
+    ///
+    /// # Panics
+    /// When it is no place.
+    pub const fn shared(self, generation: u64) -> Self {
+        assert!(self.is_place() && !self.is_shared(), "a place of a device");
+        Self(self.0 | SHARED | (generation % NAME_GENERATIONS) << GENERATION_SHIFT)
+    }
+    /// Whether it is a name.
+    pub const fn is_shared(self) -> bool {
+        self.is_place() && self.0 & SHARED != 0
+    }
+    /// Of a name, where its item stood first; of all else itself.
+    pub const fn home(self) -> Self {
+        if self.is_shared() { Self(self.0 & ((1 << GENERATION_SHIFT) - 1)) } else { self }
+    }
+    /// Of a name, the lowest bits of the generation of its home segment.
+    pub const fn generation(self) -> u32 {
+        (self.0 >> GENERATION_SHIFT & (NAME_GENERATIONS - 1)) as u32
+    }
+
+    /// Whether it is a place on a device, or the name of an item that has one.
     pub const fn is_place(self) -> bool {
         self.0 < PLACES_END
     }
     /// Whether it is a place that holds the block as it is.
     pub const fn is_raw(self) -> bool {
-        self.is_place() && self.0 & RAW == RAW
+        self.is_place() && !self.is_shared() && self.0 & RAW == RAW
     }
 
     /// Whether it is a place that holds the block packed.
     pub const fn is_packed(self) -> bool {
-        self.is_place() && self.0 & RAW != RAW
+        self.is_place() && !self.is_shared() && self.0 & RAW != RAW
+    }
+    /// Whether it is stored with all of its number: packed, or shared.
+    pub const fn is_wide(self) -> bool {
+        self.is_place() && !self.is_raw()
     }
 
-    /// The first sector of a place.
+    /// The first sector of a place, of a name that of its home.
     pub const fn sector(self) -> u64 {
+        self.home().0 >> SIZE_BITS
+    }
+    /// Its number without the size.
+    pub(crate) const fn number(self) -> u64 {
         self.0 >> SIZE_BITS
+    }
+    /// The same of what stands back to back behind it.
+    pub(crate) const fn number_behind(self) -> u64 {
+        self.number() + self.sectors() as u64
     }
     /// Sectors of a place.
     pub const fn sectors(self) -> u32 {
@@ -167,9 +218,29 @@ mod tests {
         {
             assert_eq!(Spot::of_bits(spot.bits()), Some(spot));
         }
-        // Seven sectors, a raw page between two, beyond all devices, shared, no place.
-        for bits in [6, 1 << SIZE_BITS | RAW, SECTORS_END << SIZE_BITS, 1 << 61 | RAW, u64::MAX] {
+        // Seven sectors, a raw page between two, beyond all devices, with a generation and not shared, beyond all that are shared, no place.
+        let none = [6, 1 << SIZE_BITS | RAW, SECTORS_END << SIZE_BITS, SHARED >> 1 | RAW, BITS_END | RAW, u64::MAX];
+        for bits in none {
             assert_eq!(Spot::of_bits(bits), None, "{bits:#x}");
         }
+    }
+
+    /// Goal: a name tells home and generation, and is taken for no place. Method: raw and packed ones, the last of all, numbers that are none.
+    #[test]
+    fn a_name_tells_its_home() {
+        for home in [Spot::raw(5), Spot::raw(SLOTS_END - 1), Spot::packed(SECTORS_END - 1, 1).expect("it is one")] {
+            let name = home.shared(7 + 3 * NAME_GENERATIONS);
+            assert_eq!((name.home(), name.generation(), name.is_shared()), (home, 7, true));
+            assert_eq!((name.sector(), name.sectors(), name.slot()), (home.sector(), home.sectors(), None));
+            assert!(name.is_place() && name.is_wide() && !name.is_raw() && !name.is_packed());
+            assert_eq!(Spot::of_bits(name.bits()), Some(name));
+            assert_eq!(Spot::of_number(name.number(), name.size()), Some(name));
+            assert!(!home.is_shared() && home.home() == home);
+        }
+        assert!(!Spot::ZERO.is_shared() && !Spot::NONE.is_shared());
+        assert_eq!(Spot::of_number(Spot::raw(5).number(), 7), None);
+        assert!([u64::MAX, BITS_END >> SIZE_BITS].into_iter().all(|number| Spot::of_number(number, 0).is_none()));
+        assert_eq!(Spot::of_bits(SHARED | 6), None);
+        assert_eq!(Spot::of_bits(SHARED | 1 << SIZE_BITS | RAW), None);
     }
 }

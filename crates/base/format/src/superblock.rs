@@ -88,6 +88,9 @@ impl Needs {
     pub const SPOTS: Self = Self(1);
     /// The block map in pages, with rows of kinds 12, 17 and 18.
     pub const MAP_PAGES: Self = Self(1 << 10);
+    /// Shared items: names in the map and in history, rows of kind 13, fingerprints and names in runs of form 2, deduplication among the settings. Only
+    /// with [`Self::SPOTS`].
+    pub const SHARED: Self = Self(1 << 2);
     /// Cuts: their record in the log, rows of kinds 11, 19 and 20, pages of kept entries. Only with [`Self::MAP_PAGES`].
     pub const CUTS: Self = Self(1 << 3);
     /// Marks of blocks whose bytes are lost, in the log, in pending rows and in the block map.
@@ -96,7 +99,8 @@ impl Needs {
     /// [`Self::MAP_PAGES`].
     pub const PARITY: Self = Self(1 << 9);
     /// What this build knows.
-    pub const ALL: Self = Self::MAP_PAGES.with(Self::BAD_MARKS).with(Self::PARITY).with(Self::CUTS).with(Self::SPOTS);
+    pub const ALL: Self =
+        Self::MAP_PAGES.with(Self::BAD_MARKS).with(Self::PARITY).with(Self::CUTS).with(Self::SPOTS).with(Self::SHARED);
 
     /// Of these, what a group is written with as soon as it may: the others wait until there is something to write.
     pub const fn at_once(self) -> Self {
@@ -284,7 +288,7 @@ mod tests {
     fn what_a_group_needs_reads_back_or_is_told() {
         let marked = Superblock { needs: Needs::BAD_MARKS, ..cache() };
         assert_eq!(decode_superblock(&encode_superblock(&marked)), Ok(marked));
-        assert_eq!((Needs::ALL.at_once(), Needs::ALL.0), (Needs::MAP_PAGES, 0x629));
+        assert_eq!((Needs::ALL.at_once(), Needs::ALL.0), (Needs::MAP_PAGES, 0x62D));
         let needy = Superblock { needs: Needs::MAP_PAGES, ..cache() };
         let bytes = encode_superblock(&needy);
         assert_eq!(decode_superblock(&bytes), Ok(needy));

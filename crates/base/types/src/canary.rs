@@ -163,11 +163,21 @@ pub enum Canary {
     RegimeIgnored,
     /// A request that is repeated after its blocks went over to another layout is not asked for by the parts that it had before.
     RetryByNewSplit,
+    /// Blocks whose fingerprints agree are taken for equal.
+    HitUncompared,
+    /// A block refers to one that it was compared with, though that was given up, or its segment cleaned, meanwhile.
+    HitUnpinned,
+    /// A block that gets a second reference keeps its first one as it was.
+    OwnerStaysPlain,
+    /// Where the cleaner moved an item with several references is not kept.
+    MovedForgotten,
+    /// The count of an item stays as it was when one of its references goes.
+    CountKept,
 }
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 78] = [
+    pub const ALL: [Self; 83] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -246,6 +256,11 @@ impl Canary {
         Self::ScheduleRunsTwice,
         Self::LockIgnored,
         Self::RetryByNewSplit,
+        Self::HitUncompared,
+        Self::HitUnpinned,
+        Self::OwnerStaysPlain,
+        Self::MovedForgotten,
+        Self::CountKept,
     ];
 
     /// Whether this bug is to be made, here and now.

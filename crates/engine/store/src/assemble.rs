@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use cairn_env::PageBuf;
-use cairn_format::{RunEntry, RunHeader, Spot, encode_run_header};
+use cairn_format::{RunHeader, Spot, encode_run_header};
 use cairn_types::BLOCK_BYTES;
 
 use crate::{capacity::OutBlock, segments::RunPlace};
@@ -25,24 +25,20 @@ pub(crate) fn assemble(place: RunPlace, device: u32, log_id: u64, blocks: &[OutB
     let RunPlace { segment, generation, .. } = place;
     let head = |entries| RunHeader { log_id, device, segment, generation, entries };
     if !blocks.iter().any(OutBlock::is_packed) {
-        let header = head(blocks.iter().map(entry).collect());
+        let header = head(blocks.iter().map(OutBlock::entry).collect());
         let mut parts = Vec::with_capacity(1 + blocks.len());
         parts.push(head_part(&header, place));
         parts.extend(blocks.iter().map(|block| block.data.clone()));
         return Run { parts, spots: (0..blocks.len() as u64).map(|at| Spot::raw(place.first_slot() + at)).collect() };
     }
     let (raw, packed): (Vec<usize>, Vec<usize>) = (0..blocks.len()).partition(|at| !blocks[*at].is_packed());
-    let header = head(raw.iter().chain(&packed).map(|at| entry(&blocks[*at])).collect());
+    let header = head(raw.iter().chain(&packed).map(|at| blocks[*at].entry()).collect());
     let mut parts = vec![head_part(&header, place)];
     parts.extend(raw.iter().map(|at| blocks[*at].data.clone()));
     parts.extend(back_to_back(packed.iter().map(|at| &blocks[*at].data)));
     let mut spots = vec![Spot::NONE; blocks.len()];
     raw.iter().chain(&packed).zip(header.spots(place.page)).for_each(|(at, spot)| spots[*at] = spot);
     Run { parts, spots }
-}
-
-fn entry(b: &OutBlock) -> RunEntry {
-    RunEntry { component: b.component, block: b.block, crc: b.crc, pending: b.pending, sectors: b.sectors() }
 }
 
 fn head_part(header: &RunHeader, place: RunPlace) -> Bytes {

@@ -72,7 +72,7 @@ impl State {
         let device = self.components.of(*component).device;
         (data_bytes >= tuning.place_bytes_min
             && !record.has_marks()
-            && !self.settings.compression()
+            && !self.settings.goes_through_log()
             && has_place(&self.tier, &self.admission, &self.log, (device, data_bytes / PAGE), tuning))
         .then_some(device)
     }

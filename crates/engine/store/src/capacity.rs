@@ -3,7 +3,7 @@
 //! Not here    how it is written (`destage.rs`), where it goes (`segments.rs`)
 
 use bytes::Bytes;
-use cairn_format::{SECTOR_BYTES, Spot};
+use cairn_format::{RunEntry, SECTOR_BYTES, Spot};
 use cairn_types::{BLOCK_BYTES, BlockRange, ComponentId};
 
 use crate::{records::RecordId, segments::DESTAGE_STREAM};
@@ -34,6 +34,7 @@ impl Item {
 pub(crate) type Spots = Vec<Spot>;
 
 /// One block to be written to a capacity device.
+#[derive(Clone)]
 pub(crate) struct OutBlock {
     pub component: ComponentId,
     pub block: u64,
@@ -41,9 +42,22 @@ pub(crate) struct OutBlock {
     pub pending: bool,
     /// As it is to be written: a page, or whole sectors of a packed block.
     pub data: Bytes,
+    /// 0: none was made.
+    pub fingerprint: u64,
+    /// Of an item with several references that the cleaner moves.
+    pub name: Option<Spot>,
 }
 
 impl OutBlock {
+    /// What the header of its run says of it.
+    pub fn entry(&self) -> RunEntry {
+        let Self { component, block, crc, pending, fingerprint, name, .. } = *self;
+        RunEntry { component, block, crc, pending, sectors: self.sectors(), fingerprint, name }
+    }
+    /// Whether its run has to be of form 2.
+    pub fn needs_form_2(&self) -> bool {
+        self.is_packed() || self.fingerprint != 0 || self.name.is_some()
+    }
     pub fn sectors(&self) -> u32 {
         self.data.len() as u32 / SECTOR_BYTES
     }

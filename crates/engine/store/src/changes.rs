@@ -15,6 +15,7 @@ use cairn_format::{
     map_rows::{
         Changes, ComponentChanges, SEGMENTS_OF_ROW, SHARD_REGIONS, SegmentsRow, changes_key, segments_key, shard_key,
     },
+    shared_rows::SharedChange,
 };
 use cairn_types::{BlockRange, Canary, ComponentId, OpId, REGION_BLOCKS, RegionIndex};
 
@@ -46,6 +47,8 @@ pub(crate) struct MapChanges {
     pub dropped: Vec<(ComponentId, u64)>,
     /// Counts of segments that changed.
     pub segments: Vec<(u8, u32, SegmentRow)>,
+    /// Shared items that changed.
+    pub shared: Vec<SharedChange>,
     /// Of the row of changes.
     pub number: u64,
     pub pieces: Pieces,
@@ -81,7 +84,7 @@ impl MapChanges {
     }
 
     /// Adds its rows to the transaction's, but for the row of changes.
-    pub fn write(&mut self, batch: &mut Batch, map: &mut Map, tier: &Tier, components: &Components) {
+    pub fn write(&mut self, batch: &mut Batch, map: &mut Map, tier: &mut Tier, components: &Components) {
         let number = self.number;
         let pages = map.pages_mut().expect("the map is in pages");
         let changed: BTreeMap<(u8, u32), SegmentRow> =
@@ -127,7 +130,10 @@ impl MapChanges {
         for &(component, shard) in &self.gone {
             batch.insert(shard_key(component, shard), None);
         }
-        for key in pages.shards.take_past(&exchanged, pages.hand.told()) {
+        // Nothing waits for homes alone.
+        let limit = pages.shards.oldest(&exchanged).min(pages.hand.told());
+        let homes_told = tier.write_homes(batch, limit, number - 1);
+        for key in pages.shards.take_past(&exchanged, pages.hand.told().min(homes_told)) {
             batch.insert(key, None);
         }
         self.rows = Some((self.changes(), self.history_changes()));
@@ -188,7 +194,8 @@ impl MapChanges {
                 of(&mut by_id, component).gone.push(shard);
             }
         }
-        Changes { components: by_id.into_values().collect(), segments: self.segments.clone() }
+        let (segments, shared) = (self.segments.clone(), self.shared.clone());
+        Changes { components: by_id.into_values().collect(), segments, shared }
     }
 
     /// Memory follows: shards have their new pages, and what was changed waits. Gives the places that are free now.

@@ -111,7 +111,9 @@ fn fits(tier: &Tier, device: u8, (more, data, by): (u64, u64, By), is_reserved: 
 
 /// `more` blocks find no room now, as they are or as if they did not pack.
 fn no_room(tier: &Tier, device: u8, (more, data, by): (u64, u64, By), blocks: u64) -> Result<Charge, StoreError> {
-    let raw = more > 0 && more <= tier.room_to_come(device);
+    // What a trim hides is overwritten for nothing, and needs room as a new block does once the trim is destaged.
+    let then = if tier.has_packed { more.max(data) } else { more };
+    let raw = then > 0 && then <= tier.room_to_come(device);
     let packed = tier.has_packed && data <= tier.packed_room_to_come(device, by);
     match raw || packed {
         true => Ok(Charge::Later),

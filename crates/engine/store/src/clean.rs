@@ -24,6 +24,7 @@ use crate::{
     leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, Spot},
     records::{Body, Place, RecordId},
     rows,
+    segments::Segments,
     shards::{ShardKey, shard_of},
     state::State,
     tier::Tier,
@@ -46,6 +47,9 @@ const READ_THROUGH: u64 = 8;
 const READS_AT_ONCE: usize = 16;
 const PAGE: u64 = BLOCK_BYTES as u64;
 
+/// Blocks on their way, each with where it stood.
+type Moves = Vec<(Spot, OutBlock)>;
+
 /// Who a spot belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Owner {
@@ -53,11 +57,14 @@ enum Owner {
     Pending(RecordId, usize),
     /// A block that a snapshot views, of the component.
     History(HistoryAt, Entry),
+    /// Several, by this name.
+    Shared(Spot),
 }
 
 /// What tells who a spot belongs to.
 struct Owners<'a> {
     components: &'a Components,
+    segments: &'a Segments,
     pending: BTreeMap<Spot, (RecordId, usize)>,
     history: &'a BTreeMap<LeafKey, History>,
 }
@@ -213,25 +220,13 @@ impl<E: Env> Inner<E> {
         let leaves = self.fetch_leaves(&keys).await?;
         let mut transaction = Transaction::with_leaves(leaves);
         folded.into_iter().for_each(|key| transaction.write_whole(key));
-        let history = self.history_of_named(&named, &transaction).await;
-        {
-            let state = self.state.borrow();
-            let owners = Owners::of(&state.components, device, &history);
-            named.retain(|(spot, e)| owners.of_spot(*spot, (e.component, e.block), &transaction).is_some());
-        }
+        let history = self.history_of_named(device, &named, &transaction).await;
+        self.keep_owned(device, &history, &transaction, &mut named);
         let spots: Vec<Spot> = named.iter().map(|(spot, _)| *spot).collect();
         let Some(data) = self.read_spots(device, &spots).await else {
             return Ok(true);
         };
-        let (mut moved, mut lost) = (Vec::with_capacity(named.len()), Vec::new());
-        let may_mark = self.may_mark();
-        for ((spot, entry), data) in named.into_iter().zip(data) {
-            let is_lost = data.is_none() && may_mark;
-            // Without marks it moves as zeroes with the CRC that it should have: reads report it.
-            let len = (entry.sectors * SECTOR_BYTES) as usize;
-            let block = out_block(entry, data.unwrap_or_else(|| PageBuf::zeroed(len).freeze()));
-            if is_lost { lost.push((spot, block)) } else { moved.push((spot, block)) }
-        }
+        let (mut moved, lost) = self.out_blocks(named, data);
         if !lost.is_empty() {
             self.take_needs(Needs::BAD_MARKS).await?;
         }
@@ -249,7 +244,7 @@ impl<E: Env> Inner<E> {
         let exchanged = self.fold_due((blocks.len() + lost.len()) as u64).await?;
         transaction.exchange(exchanged, &self.state.borrow().components);
         plan_moves(
-            &Owners::of(&self.state.borrow().components, device, &history),
+            &Owners::of(&self.state.borrow(), device, &history),
             device,
             &blocks,
             (&old, &new),
@@ -261,7 +256,44 @@ impl<E: Env> Inner<E> {
         state.tier.next_round();
         state.counters.cleaned_bytes += blocks.iter().map(|block| block.data.len() as u64).sum::<u64>();
         state.counters.cleaned_segments += victims.len() as u64;
+        state.packing.moved_items += blocks.iter().filter(|block| block.name.is_some()).count() as u64;
         Ok(state.tier.of(device).free_segments() > before)
+    }
+
+    /// Takes out what nobody refers to, and gives names to what several do.
+    fn keep_owned(
+        &self,
+        device: u8,
+        history: &BTreeMap<LeafKey, History>,
+        transaction: &Transaction,
+        named: &mut Vec<(Spot, RunEntry)>,
+    ) {
+        let state = self.state.borrow();
+        let owners = Owners::of(&state, device, history);
+        named.retain_mut(|(spot, entry)| {
+            let owner = owners.of_spot(*spot, entry, transaction);
+            if let Some(Owner::Shared(name)) = owner {
+                // Its new run names the item, and nobody who refers to it.
+                let component = ComponentId::default();
+                *entry = RunEntry { component, block: 0, pending: false, name: Some(name), ..*entry };
+            }
+            owner.is_some()
+        });
+    }
+
+    /// What moves, and what cannot be read and becomes a mark.
+    fn out_blocks(&self, named: Vec<(Spot, RunEntry)>, data: Vec<Option<Bytes>>) -> (Moves, Moves) {
+        let (mut moved, mut lost) = (Vec::with_capacity(named.len()), Vec::new());
+        let may_mark = self.may_mark();
+        for ((spot, entry), data) in named.into_iter().zip(data) {
+            // What has several references moves on: nobody knows where they all are. Each is told when it is read, and repaired.
+            let is_lost = data.is_none() && may_mark && entry.name.is_none();
+            // Without marks it moves as zeroes with the CRC that it should have: reads report it.
+            let len = (entry.sectors * SECTOR_BYTES) as usize;
+            let block = out_block(entry, data.unwrap_or_else(|| PageBuf::zeroed(len).freeze()));
+            if is_lost { lost.push((spot, block)) } else { moved.push((spot, block)) }
+        }
+        (moved, lost)
     }
 
     /// Blocks of the victims that cannot be read become marks, and are told as bad.
@@ -273,9 +305,15 @@ impl<E: Env> Inner<E> {
         transaction: &mut Transaction,
     ) {
         let (old, blocks): (Vec<Spot>, Vec<OutBlock>) = lost.into_iter().unzip();
-        let State { components, findings, .. } = &mut *self.state.borrow_mut();
-        let owners = Owners::of(components, device, history);
-        plan_moves(&owners, device, &blocks, (&old, &vec![Spot::BAD; old.len()]), transaction);
+        let state = &mut *self.state.borrow_mut();
+        plan_moves(
+            &Owners::of(state, device, history),
+            device,
+            &blocks,
+            (&old, &vec![Spot::BAD; old.len()]),
+            transaction,
+        );
+        let State { components, findings, .. } = state;
         blocks.iter().filter(|block| components.is_here(block.component)).for_each(|block| {
             findings.found(block.component, block.block);
         });
@@ -284,6 +322,7 @@ impl<E: Env> Inner<E> {
     /// History of the blocks that the runs name and that stand elsewhere now, by leaf.
     async fn history_of_named(
         &self,
+        device: u8,
         named: &[(Spot, RunEntry)],
         transaction: &Transaction,
     ) -> BTreeMap<LeafKey, History> {
@@ -291,7 +330,11 @@ impl<E: Env> Inner<E> {
         {
             let state = self.state.borrow();
             let Some(pages) = state.map.pages() else { return BTreeMap::new() };
-            for (spot, entry) in named {
+            let segments = state.tier.of(device);
+            let is_shared = |(spot, entry): &&(Spot, RunEntry)| {
+                segments.shared(segments.name_of(*spot, entry.name)).is_some_and(|item| item.at == *spot)
+            };
+            for (spot, entry) in named.iter().filter(|named| !is_shared(named)) {
                 let leaf = (entry.component, entry.block / LEAF_BLOCKS);
                 let is_now = |of: Entry| of.spot == *spot;
                 if pages.shards.history(shard_of(leaf)).is_some()
@@ -314,10 +357,11 @@ impl<E: Env> Inner<E> {
 
     /// What the runs of a segment name, with their spots in order. None when the device failed.
     pub(crate) async fn read_headers(&self, device: u8, segment: u32) -> Option<Vec<(Spot, RunEntry)>> {
-        let (first, fill, log_id) = {
+        let (first, fill, log_id, generation) = {
             let state = self.state.borrow();
             let segments = state.tier.of(device);
-            (u64::from(segment) * u64::from(segments.segment_pages), segments.row(segment).fill, state.log.id())
+            let row = segments.row(segment);
+            (u64::from(segment) * u64::from(segments.segment_pages), row.fill, state.log.id(), row.generation)
         };
         let (mut named, mut page) = (Vec::new(), 0u32);
         while page < fill {
@@ -332,7 +376,7 @@ impl<E: Env> Inner<E> {
                 }
             };
             let Ok(run) = run else { break };
-            if run.log_id != log_id || run.segment != segment {
+            if run.log_id != log_id || run.segment != segment || run.generation != generation {
                 break;
             }
             let (spots, pages) = (run.spots(first + u64::from(page)), run.shape().pages());
@@ -400,8 +444,8 @@ fn page_of(spot: Spot) -> u64 {
 }
 
 fn out_block(entry: RunEntry, data: Bytes) -> OutBlock {
-    let RunEntry { component, block, crc, pending, .. } = entry;
-    OutBlock { component, block, crc, pending, data }
+    let RunEntry { component, block, crc, pending, fingerprint, name, .. } = entry;
+    OutBlock { component, block, crc, pending, data, fingerprint, name }
 }
 
 /// Takes what a settled zero covers of these leaves out of the map. False where the component was deleted meanwhile: its map goes another
@@ -483,12 +527,22 @@ fn leaves_of(components: &Components, named: &[(Spot, RunEntry)], folded: &[Leaf
 }
 
 impl<'a> Owners<'a> {
-    fn of(components: &'a Components, device: u8, history: &'a BTreeMap<LeafKey, History>) -> Self {
-        Self { components, pending: pending_spots(components, device), history }
+    fn of(state: &'a State, device: u8, history: &'a BTreeMap<LeafKey, History>) -> Self {
+        let (components, segments) = (&state.components, state.tier.of(device));
+        Self { components, segments, pending: pending_spots(components, device), history }
     }
 
-    /// The owner of a spot whose run names this block.
-    fn of_spot(&self, spot: Spot, (component, block): (ComponentId, u64), transaction: &Transaction) -> Option<Owner> {
+    /// The owner of a spot of which its run says this.
+    fn of_spot(&self, spot: Spot, entry: &RunEntry, transaction: &Transaction) -> Option<Owner> {
+        let name = self.segments.name_of(spot, entry.name);
+        if self.segments.shared(name).is_some_and(|item| item.at == spot) {
+            return Some(Owner::Shared(name));
+        }
+        // Nothing refers to it any more.
+        if entry.name.is_some() {
+            return None;
+        }
+        let RunEntry { component, block, .. } = *entry;
         if let Some(&(record, index)) = self.pending.get(&spot) {
             return Some(Owner::Pending(record, index));
         }
@@ -515,7 +569,8 @@ fn plan_moves(
 ) {
     for ((block, &old), &new) in blocks.iter().zip(old).zip(new) {
         let component = || owners.components.of(block.component);
-        match owners.of_spot(old, (block.component, block.block), transaction) {
+        match owners.of_spot(old, &block.entry(), transaction) {
+            Some(Owner::Shared(name)) => transaction.shares.move_to(device, name, new),
             Some(Owner::Map(entry)) => {
                 transaction.add_spot(device, new);
                 transaction.set_entry(component(), block.block, Some(Entry { spot: new, ..entry }));

@@ -35,8 +35,10 @@ use crate::{
     components::Components,
     disk_group::Inner,
     error::{StoreError, StoreErrorKind},
+    find_twins::Found,
     fold::{Part, in_order_of_cuts, leaves_missing, plan_part, settled_zeroes},
     growth::gone,
+    hits::Shared,
     leaf::{LeafKey, Spot},
     log::Work,
     map::Pages,
@@ -90,6 +92,18 @@ struct Placed {
     new_tail: u64,
     items: Vec<Item>,
     spots: Spots,
+    shared: Shared,
+}
+
+/// What became of a round's blocks of one device.
+struct Written {
+    device: u8,
+    /// Of those that were written, their places among the round's spots.
+    places: Vec<usize>,
+    /// The same of blocks of zeroes.
+    zeroes: Vec<usize>,
+    spots: Option<Vec<Spot>>,
+    found: Found,
 }
 
 /// The rounds under way, at most one between two stages.
@@ -213,15 +227,29 @@ impl<E: Env> Inner<E> {
             && !self.make_ready(&round.items).await?
         {
             self.state.borrow_mut().give_up(round.ticket);
-            if let Some(round) = placed {
-                self.commit_round(round).await?;
+            if let Some(round) = placed
+                && !self.settle_and_commit(round).await?
+            {
+                return Ok(false);
             }
             // A smaller round needs less room at once.
             let (tail, segment_bytes) =
                 (self.state.borrow().log.ring.tail(), self.state.borrow().log.ring.segment_bytes());
             return self.round_alone(tail + segment_bytes).await;
         }
-        let commit = async { if let Some(round) = placed { self.commit_round(round).await } else { Ok(()) } };
+        // With nothing else that writes to the capacity devices, and no transaction until its own.
+        let placed = match placed {
+            None => None,
+            Some(round) => match self.settle_shared(round).await? {
+                Some(settled) => Some(settled),
+                None => {
+                    gathered.into_iter().for_each(|round| self.state.borrow_mut().give_up(round.ticket));
+                    return Ok(false);
+                }
+            },
+        };
+        let commit =
+            async { if let Some((round, begun)) = placed { self.commit_round(round, begun).await } else { Ok(()) } };
         let place = async { if let Some(round) = gathered { Some(self.place(round).await) } else { None } };
         let gather = async { if let Some(new_tail) = next { Some(self.gather(new_tail).await) } else { None } };
         let (committed, placed, gathered) = join3(commit, place, gather).await;
@@ -251,9 +279,27 @@ impl<E: Env> Inner<E> {
             }
         }
         match self.place(round).await {
-            Some(round) => self.commit_round(round).await.map(|()| true),
+            Some(round) => self.settle_and_commit(round).await,
             None => Ok(false),
         }
+    }
+
+    /// False where there is no room for what has to be written yet.
+    async fn settle_and_commit(&self, round: Placed) -> Result<bool, StoreError> {
+        match self.settle_shared(round).await? {
+            Some((round, begun)) => self.commit_round(round, begun).await.map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Begins the transaction of a round with the items that it shares. None where there is no room for those of its blocks that have to be written after
+    /// all: the round is given up.
+    async fn settle_shared(&self, mut round: Placed) -> Result<Option<(Placed, Transaction)>, StoreError> {
+        let begun = self.settle_hits(round.ticket, &round.shared, &mut round.spots).await?;
+        if begun.is_none() {
+            self.state.borrow_mut().give_up(round.ticket);
+        }
+        Ok(begun.map(|begun| (round, begun)))
     }
 
     /// First stage: what is live between the rounds before and `new_tail`, and the pieces of the log that hold it.
@@ -288,7 +334,7 @@ impl<E: Env> Inner<E> {
             let _ = self.take_needs(Needs::BAD_MARKS).await;
         }
         match self.write_items(ticket, &items, &pieces).await {
-            Some(spots) => Some(Placed { ticket, new_tail, items, spots }),
+            Some((spots, shared)) => Some(Placed { ticket, new_tail, items, spots, shared }),
             None => {
                 self.state.borrow_mut().give_up(ticket);
                 None
@@ -303,13 +349,15 @@ impl<E: Env> Inner<E> {
         state.map.take_leaves_to_fold(blocks, log_blocks)
     }
 
-    /// Last stage: the map takes over what is still live, in one transaction that moves the tail.
-    async fn commit_round(&self, round: Placed) -> Result<(), StoreError> {
-        let Placed { ticket, new_tail, mut items, spots } = round;
+    /// Last stage: the map takes over what is still live, in one transaction that moves the tail, and was begun with what the round shares.
+    async fn commit_round(&self, round: Placed, mut transaction: Transaction) -> Result<(), StoreError> {
+        // What was found stays pinned until it is over.
+        let Placed { ticket, new_tail, mut items, spots, shared: _shared } = round;
         in_order_of_cuts(&self.state.borrow().components, &mut items);
         let exchanged = self.fold_due(spots.len() as u64).await?;
         let folded = self.leaves_to_fold(spots.len());
-        let mut transaction = Transaction::with_leaves(self.fetch_leaves(&folded).await?);
+        let missing: Vec<LeafKey> = folded.iter().copied().filter(|key| !transaction.has_leaf(*key)).collect();
+        transaction.bring(self.fetch_leaves(&missing).await?);
         transaction.move_tail(new_tail);
         transaction.ends(ticket);
         transaction.reserve(spots.len());
@@ -444,7 +492,7 @@ impl<E: Env> Inner<E> {
 
     /// Writes the data of all items, device by device in parallel, and flushes; what could not be read becomes marks. None when a device has
     /// no room.
-    async fn write_items(&self, ticket: u64, items: &[Item], pieces: &LogPieces) -> Option<Spots> {
+    async fn write_items(&self, ticket: u64, items: &[Item], pieces: &LogPieces) -> Option<(Spots, Shared)> {
         let blocks = items.last().map_or(0, |last| last.spots_from + last.spots());
         let marks = self.marks_of(items, pieces);
         let mut by_device: BTreeMap<u8, Vec<Outgoing>> = BTreeMap::new();
@@ -469,32 +517,49 @@ impl<E: Env> Inner<E> {
                     crc: record.crc(block),
                     pending: item.pending,
                     data: data.slice(from..from + PAGE as usize),
+                    fingerprint: 0,
+                    name: None,
                 };
-                let outgoing = Outgoing { at, is_parity: record.row_check(block) != 0, block: out };
+                let is_parity = record.row_check(block) != 0;
+                let outgoing = Outgoing { at, is_parity, record: item.record, block: out };
                 // Room at once: a list that grows is copied again and again, in one go of the shard.
                 by_device.entry(item.device).or_insert_with(|| Vec::with_capacity(blocks)).push(outgoing);
             }
         }
-        let packs = self.state.borrow().settings.compression();
-        let writes = by_device.into_iter().map(|(device, mut blocks)| async move {
-            blocks.sort_by_key(|Outgoing { block, .. }| (block.pending, block.component, block.block));
-            let zeroes = if packs { self.squeeze(&mut blocks).await } else { Vec::new() };
-            let (places, blocks): (Vec<usize>, Vec<OutBlock>) =
-                blocks.into_iter().map(|Outgoing { at, block, .. }| (at, block)).unzip();
-            let spots = self.write_blocks(device, &blocks, CapacityWriter::Destage(ticket)).await;
-            (places, zeroes, spots)
-        });
-        let mut spots = vec![Spot::NONE; blocks];
+        let writes = by_device.into_iter().map(|(device, blocks)| self.write_outgoing(ticket, device, blocks));
+        let (mut spots, mut shared) = (vec![Spot::NONE; blocks], Shared::default());
         marks.into_iter().for_each(|at| spots[at] = Spot::BAD);
-        for (places, zeroes, written) in join_all(writes).await {
+        for Written { device, places, zeroes, spots: written, found } in join_all(writes).await {
             zeroes.into_iter().for_each(|place| spots[place] = Spot::ZERO);
             let written = written?;
             // Empty when the device failed: its components are lost.
             for (place, spot) in places.into_iter().zip(written) {
                 spots[place] = spot;
             }
+            shared.take(found, &mut spots, self.state.borrow().tier.of(device));
         }
-        Some(spots)
+        Some((spots, shared))
+    }
+
+    /// Writes the blocks of a round to a device, but for those that need not be written.
+    async fn write_outgoing(&self, ticket: u64, device: u8, mut blocks: Vec<Outgoing>) -> Written {
+        blocks.sort_by_key(|Outgoing { block, .. }| (block.pending, block.component, block.block));
+        let (packs, shares) = {
+            let settings = &self.state.borrow().settings;
+            (settings.compression(), settings.deduplication())
+        };
+        let (mut zeroes, mut found) = (Vec::new(), Found::default());
+        if shares {
+            zeroes = self.make_fingerprints(&mut blocks).await;
+            found = self.find_twins(device, &mut blocks).await;
+        }
+        if packs {
+            zeroes.extend(self.squeeze(&mut blocks).await);
+        }
+        let (places, blocks): (Vec<usize>, Vec<OutBlock>) =
+            blocks.into_iter().map(|Outgoing { at, block, .. }| (at, block)).unzip();
+        let spots = self.write_blocks(device, &blocks, CapacityWriter::Destage(ticket)).await;
+        Written { device, places, zeroes, spots, found }
     }
 
     /// Places among the round's spots of blocks whose bytes the log cannot give any more. They are told as bad at once.
@@ -523,7 +588,7 @@ impl<E: Env> Inner<E> {
         writer: CapacityWriter,
     ) -> Option<Vec<Spot>> {
         let mut spots = Vec::with_capacity(blocks.len());
-        let has_packed = blocks.iter().any(OutBlock::is_packed);
+        let form_2 = blocks.iter().any(OutBlock::needs_form_2);
         let mut rest = blocks;
         if self.state.borrow().tier.of(device).failed {
             return Some(Vec::new());
@@ -534,9 +599,9 @@ impl<E: Env> Inner<E> {
                 let (round, log_id) = (state.tier.round(), state.log.id());
                 let segments = state.tier.of_mut(device);
                 let (stream, ticket) = (writer.stream(), writer.ticket());
-                let place = match has_packed {
+                let place = match form_2 {
                     true => {
-                        let sizes = rest.iter().map(|block| (block.component, block.sectors()));
+                        let sizes = rest.iter().map(|block| block.entry().shape());
                         segments.take_packed_run(stream, sizes, round, ticket, &self.pins)?
                     }
                     false => segments.take_run(stream, rest.len() as u32, round, ticket, &self.pins)?,
@@ -545,6 +610,7 @@ impl<E: Env> Inner<E> {
             };
             let (now, later) = rest.split_at(place.entries as usize);
             rest = later;
+            self.state.borrow_mut().twins.wrote(writer.ticket(), device, place.page, now);
             let run = assemble(place, u32::from(device), log_id, now);
             spots.extend(run.spots);
             if let Err(error) = self.write_run(device, offset, &run.parts, writer).await {

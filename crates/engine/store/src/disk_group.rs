@@ -499,7 +499,8 @@ impl<E: Env> DiskGroup<E> {
             map_kept_blocks,
             map_has_rows: state.map.pages().is_none_or(|pages| pages.has_rows),
             compression: state.settings.compression(),
-            packing: state.packing,
+            deduplication: state.settings.deduplication(),
+            packing: state.packing_now(),
             counters: StoreCounters {
                 metadata_write_bytes: inner.meta.written_bytes()
                     + state.counters.map_pages_written * cairn_format::MAP_PAGE_BYTES as u64,

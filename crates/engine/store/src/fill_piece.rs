@@ -151,7 +151,7 @@ impl Piece {
         let span = self.spans[at];
         let (component, block) = (span.key.0, span.first + index - (self.span_ends[at] - span.count));
         let crc = self.content.crc(self.content.seed_of(component), block);
-        RunEntry { component, block, crc, pending: false, sectors: PAGE_SECTORS }
+        RunEntry { component, block, crc, pending: false, sectors: PAGE_SECTORS, fingerprint: 0, name: None }
     }
 }
 

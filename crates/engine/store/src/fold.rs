@@ -195,6 +195,7 @@ fn plan_item(components: &Components, map: &mut Map, item: &Item, spots: &Spots,
         let body = match &record.body {
             Body::Data { crcs, row_checks, .. } => {
                 let list: Box<[Spot]> = (span.first..span.end()).map(spot_of).collect();
+                assert!(!list.iter().any(|spot| spot.is_shared()), "what is not settled shares nothing");
                 list.iter().for_each(|&spot| transaction.add_spot(item.device, spot));
                 let from = (span.first - record.range.first) as usize;
                 let (count, place) = (span.count as usize, Place::Spots(list));

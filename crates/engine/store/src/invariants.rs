@@ -3,8 +3,10 @@
 //! | what | invariant |
 //! |---|---|
 //! | versions, records, charges and windows agree with a recount | I6, I9 |
-//! | the map's entries are exactly the bits, each spot has one reference | I7 |
-//! | a segment's count of spots in use is the number of references to it | I7 |
+//! | the map's entries are exactly the bits | I7 |
+//! | an item has one reference by its place, or as many by its name as are counted | D1 |
+//! | a name leads to one place, and the run that stands there names it | D2 |
+//! | a segment's count of what is in use is that of the items with references | I7 |
 //! | every mapped and every buffered block has the CRC that is on record | I7 |
 //!
 //! A check walks everything: for tests and small groups.
@@ -92,6 +94,9 @@ impl<E: Env> Inner<E> {
         self.add_pages(&mut leaves).await?;
         let history = self.all_history().await;
         let checks = self.state.borrow().check_map(&leaves, &history)?;
+        if contents {
+            self.check_names().await?;
+        }
         for check in checks.into_iter().filter(|_| contents) {
             let data = self.read_stored(check.device, check.offset, check.sectors).await;
             let data = data.map_err(|e| format!("{}: {e}", check.what))?;
@@ -105,6 +110,29 @@ impl<E: Env> Inner<E> {
 }
 
 impl<E: Env> Inner<E> {
+    /// Compares where names lead with what the runs there say (D2).
+    async fn check_names(&self) -> Result<(), String> {
+        let mut by_segment: BTreeMap<(u8, u32), Vec<(Spot, Spot)>> = BTreeMap::new();
+        for segments in self.state.borrow().tier.devices().iter().filter(|segments| !segments.failed) {
+            for (name, item) in segments.shares.all() {
+                let segment = segments.segment_of(item.at);
+                by_segment.entry((segments.device, segment)).or_default().push((name, item.at));
+            }
+        }
+        for ((device, segment), names) in by_segment {
+            let Some(named) = self.read_headers(device, segment).await else { continue };
+            let named: BTreeMap<Spot, Option<Spot>> =
+                named.into_iter().map(|(spot, entry)| (spot, entry.name)).collect();
+            for (name, at) in names {
+                let found = named.get(&at).map(|moved| self.state.borrow().tier.of(device).name_of(at, *moved));
+                if found != Some(name) {
+                    return Err(format!("{name:?} leads to {at:?} of device {device}, which has {found:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Leaves of a map in pages take the place of those in rows: each place has one name, and shards are queued as they should.
     async fn add_pages(self: &Rc<Self>, leaves: &mut BTreeMap<LeafKey, Leaf>) -> Result<(), String> {
         let keys: Vec<ShardKey> = {
@@ -185,11 +213,11 @@ impl State {
                 if !entry.spot.is_place() {
                     continue;
                 }
-                if !self.tier.of(device).has(entry.spot) {
+                let Some(place) = self.tier.of(device).place_of(entry.spot) else {
                     return Err(format!("{what}: device {device} has no {:?}", entry.spot));
-                }
+                };
                 *references.entry((device, entry.spot)).or_default() += 1;
-                let (offset, sectors) = (self.tier.of(device).offset_of(entry.spot), entry.spot.sectors());
+                let (offset, sectors) = (self.tier.of(device).offset_of(place), place.sectors());
                 checks.push(Check { device, offset, sectors, crc: entry.crc, what });
             }
             // A check runs beside what removes it.
@@ -307,11 +335,11 @@ impl State {
                     return Err(format!("{what}: parity that stands nowhere"));
                 }
                 if entry.spot != Spot::ZERO && entry.spot != Spot::BAD {
-                    if !self.tier.of(device).has(entry.spot) {
+                    let Some(place) = self.tier.of(device).place_of(entry.spot) else {
                         return Err(format!("{what}: device {device} has no such spot"));
-                    }
+                    };
                     *references.entry((device, entry.spot)).or_default() += 1;
-                    let (offset, sectors) = (self.tier.of(device).offset_of(entry.spot), entry.spot.sectors());
+                    let (offset, sectors) = (self.tier.of(device).offset_of(place), place.sectors());
                     checks.push(Check { device, offset, sectors, crc: entry.crc, what });
                 }
             }
@@ -407,18 +435,39 @@ fn check_leaves(map: &Map, leaves: &Rows, deltas: &Rows) -> Result<BTreeMap<Leaf
     Ok(found)
 }
 
+/// Compares the references to each item with those that it should have (D1). Gives the places of all items.
+fn check_references(tier: &Tier, references: &References) -> Result<Vec<(u8, Spot)>, String> {
+    let mut items: Vec<(u8, Spot)> = references.keys().copied().filter(|(_, spot)| !spot.is_shared()).collect();
+    for (&(device, spot), &count) in references {
+        let allowed = if spot.is_shared() { tier.of(device).shared(spot).map_or(0, |item| item.count) } else { 1 };
+        if count != u32::from(allowed) {
+            return Err(format!("{spot:?} of device {device} has {count} references, {allowed} are counted"));
+        }
+    }
+    for (device, segments) in (0u8..).zip(tier.devices()).filter(|(_, segments)| !segments.failed) {
+        segments.shares.check().map_err(|why| format!("device {device}: {why}"))?;
+        for (name, item) in segments.shares.all() {
+            if !references.contains_key(&(device, name)) {
+                return Err(format!("{name:?} of device {device} has no references, {} are counted", item.count));
+            }
+            items.push((device, item.at));
+        }
+    }
+    items.sort_unstable_by_key(|(device, spot)| (*device, spot.sector()));
+    let overlap = items.windows(2).find(|pair| pair[0].0 == pair[1].0 && pair[0].1.end() > pair[1].1.sector());
+    match overlap {
+        Some(pair) => {
+            Err(format!("{:?} and {:?} of device {} have sectors in common", pair[0].1, pair[1].1, pair[0].0))
+        }
+        None => Ok(items),
+    }
+}
+
 /// Compares the counts of segments with the references to them.
 fn check_segments(tier: &Tier, references: &References) -> Result<(), String> {
-    if let Some(((device, spot), count)) = references.iter().find(|(_, count)| **count > 1) {
-        return Err(format!("{spot:?} of device {device} has {count} references"));
-    }
-    let overlap =
-        references.keys().zip(references.keys().skip(1)).find(|(a, b)| a.0 == b.0 && a.1.end() > b.1.sector());
-    if let Some(((device, a), (_, b))) = overlap {
-        return Err(format!("{a:?} and {b:?} of device {device} have sectors in common"));
-    }
+    let items = check_references(tier, references)?;
     let mut counted: BTreeMap<(u8, u32), Live> = BTreeMap::new();
-    for &(device, spot) in references.keys() {
+    for (device, spot) in items {
         let live = counted.entry((device, tier.of(device).segment_of(spot))).or_default();
         *live = Live { sectors: live.sectors + spot.sectors(), items: live.items + 1 };
     }

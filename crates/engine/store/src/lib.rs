@@ -3,8 +3,7 @@
 //! Promises    an acknowledged operation is on stable media (I3) and survives any crash; a block is never returned
 //!             with a wrong checksum (I7); refused operations leave no trace (I9); replay is idempotent (I8)
 //! Assumes     one process per disk group; a 4 KiB write may tear at 512 bytes; a flush that returned is durable
-//! Not here    who may write what, epochs, leases (`object`); deduplication, compression, encryption, a read cache on
-//!             the device: not in this release
+//! Not here    who may write what, epochs, leases (`object`); encryption, a read cache on the device: not in this release
 //!
 //! Memory: the index (`index.rs`); the region table and bits (50 bytes per MiB touched); map cache and read cache (options); the
 //! metadata page cache (8 MiB; 32 where the map is in rows); the blocks of two destage rounds (16 MiB). Entries of the map that wait
@@ -33,10 +32,12 @@ mod compression;
 mod convert;
 mod create;
 mod cuts;
+mod deduplication;
 mod deferred;
 mod deltas;
 mod destage;
 mod disk_group;
+mod doubts;
 mod error;
 #[cfg(feature = "fill-map")]
 mod fill;
@@ -46,6 +47,7 @@ mod fill_log;
 #[cfg(feature = "fill-map")]
 mod fill_piece;
 mod fills;
+mod find_twins;
 mod findings;
 mod flag;
 mod fold;
@@ -54,14 +56,18 @@ mod grow;
 mod growth;
 mod history;
 mod history_shard;
+mod hits;
+mod hooks;
 mod index;
 mod invariants;
 mod kept;
 mod latencies;
 mod leaf;
 mod life;
+mod live;
 mod load_history;
 mod load_map;
+mod load_shares;
 mod log;
 mod map;
 mod map_pages;
@@ -88,6 +94,7 @@ mod recovery;
 mod replay;
 mod ring;
 mod row_checks;
+mod run_cache;
 mod scrub;
 mod scrub_batch;
 mod seats;
@@ -95,6 +102,8 @@ mod segment_hand;
 mod segments;
 mod settings;
 mod shards;
+mod share_changes;
+mod shares;
 #[cfg(feature = "fill-map")]
 mod shuffle;
 mod space;
@@ -104,6 +113,7 @@ mod state;
 mod stats;
 mod tier;
 mod transaction;
+mod twins;
 mod unfolded;
 mod victims;
 mod view;

@@ -37,6 +37,8 @@ pub(crate) struct LoadedMap {
     shards: BTreeMap<ShardKey, u64>,
     /// The same of a row of segments.
     segments: BTreeMap<(u8, u32), u64>,
+    /// The same of a home of shared items.
+    pub homes: BTreeMap<(u8, u32, u32), u64>,
     /// Bits of deleted components, which have none any more.
     deleted: BTreeMap<ComponentId, BaseBits>,
     /// Pieces of the changes that are being read.
@@ -207,6 +209,9 @@ impl State {
             if number > told {
                 self.load_segment(device, segment, row, &[CHANGES])?;
             }
+        }
+        for change in changes.shared {
+            self.load_shared(map, number, change)?;
         }
         self.map.load_number(number);
         let pages = self.map.pages_mut().expect("looked at before");

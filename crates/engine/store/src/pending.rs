@@ -84,7 +84,9 @@ fn blocks_of(body: PendingBody, blocks: usize) -> Option<(Body, u16)> {
         PendingBody::Rows { members, slots, crcs, row_checks } => (data(of_slots(slots), crcs, row_checks)?, members),
         PendingBody::Spots { members, spots, crcs, row_checks } => {
             let placeless = |bits| Spot::of_slot(bits).filter(|spot| !spot.is_place());
-            let spots = spots.into_iter().map(|bits| Spot::of_bits(bits).or_else(|| placeless(bits))).collect();
+            // What is not settled shares nothing.
+            let place = |bits| Spot::of_bits(bits).filter(|spot| !spot.is_shared());
+            let spots = spots.into_iter().map(|bits| place(bits).or_else(|| placeless(bits))).collect();
             (data(spots, crcs, row_checks)?, members)
         }
         PendingBody::Copied(_) => return None,

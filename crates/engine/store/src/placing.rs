@@ -116,7 +116,8 @@ pub(crate) fn out_blocks(
     for (piece, data) in with_data.zip(data) {
         for (at, &crc) in piece.data_crcs().iter().enumerate() {
             let (from, block) = (at * PAGE as usize, piece.range().first + at as u64);
-            blocks.push(OutBlock { component, block, crc, pending, data: data.slice(from..from + PAGE as usize) });
+            let data = data.slice(from..from + PAGE as usize);
+            blocks.push(OutBlock { component, block, crc, pending, data, fingerprint: 0, name: None });
         }
     }
     blocks

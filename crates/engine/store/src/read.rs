@@ -601,9 +601,7 @@ impl Planner<'_> {
         }
         let segments = self.segments;
         // A mark; or no spot, or one that the device does not have: damage of the metadata.
-        if !segments.has(spot) {
-            return self.missing.push(block);
-        }
+        let Some(spot) = segments.place_of(spot) else { return self.missing.push(block) };
         if spot.is_packed() {
             return self.packed(block, sums, spot);
         }

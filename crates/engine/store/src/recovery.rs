@@ -16,6 +16,7 @@ use std::{
 use cairn_env::{Disk, Env};
 use cairn_format::{
     COMPONENT_BLOCKS_MAX, CacheRegions, CapacityRegions, DeviceRole, Needs, Superblock, history_rows, map_rows,
+    rows::SettingsRow, shared_rows,
 };
 use cairn_metrics::StoreCounters;
 use cairn_types::{ComponentId, DeviceId, ObjectId};
@@ -313,7 +314,7 @@ fn open_capacity<D: Disk>(
 }
 
 /// Kinds of rows in the order in which they are taken over: components before what belongs to them, the map before what of it is new.
-const KINDS: [u8; 16] = [
+const KINDS: [u8; 17] = [
     rows::STATE,
     rows::COMPONENT,
     rows::DELETED,
@@ -323,6 +324,7 @@ const KINDS: [u8; 16] = [
     rows::DELTA,
     map_rows::SHARD,
     map_rows::SEGMENTS,
+    shared_rows::SHARED,
     map_rows::CHANGES,
     history_rows::HISTORY_SHARD,
     history_rows::HISTORY_CHANGES,
@@ -350,6 +352,7 @@ async fn load<E: Env>(env: &E, meta: &Arc<RedbMeta>, state: &mut State, needs: N
     state.tier.has_packed = needs.include(Needs::SPOTS);
     let may_be_there = |kind: &u8| match *kind {
         rows::SETTINGS => needs.include(Needs::SPOTS),
+        shared_rows::SHARED => needs.include(Needs::SHARED),
         kind => needs.include(Needs::CUTS) || !OF_CUTS.contains(&kind),
     };
     for kind in KINDS.into_iter().filter(may_be_there) {
@@ -407,6 +410,7 @@ impl State {
             counters: StoreCounters::default(),
             packing: Default::default(),
             patience: Default::default(),
+            twins: Default::default(),
             stages: Stages::default(),
         }
     }
@@ -462,7 +466,8 @@ impl State {
                     self.load_client(rows::component_of(&key)?, rows::number_of(&key)?, row)?;
                 }
                 rows::DELTA => self.load_delta(&key, &bytes)?,
-                rows::SETTINGS => self.settings.load(rows::decode(&key, &bytes)?),
+                rows::SETTINGS => self.settings.load(SettingsRow::decode(&key, &bytes)?),
+                shared_rows::SHARED => self.load_home(map, &key, &bytes)?,
                 history_rows::CUTS => self.load_cuts(&key, rows::decode(&key, &bytes)?)?,
                 history_rows::HISTORY_SHARD => self.load_history_shard(history, &key, rows::decode(&key, &bytes)?)?,
                 history_rows::HISTORY_CHANGES => self.load_history_piece(history, &key, bytes)?,

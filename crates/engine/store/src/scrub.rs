@@ -89,8 +89,8 @@ impl State {
         let Some(component) = self.components.get(batch.key.0).filter(|component| !component.lost) else { return };
         let (segments, first) = (self.tier.of(component.device), batch.first_block());
         let mut mapped = mapped.iter().peekable();
-        let in_spot = |batch: &mut Batch, block: u64, spot: Spot, crc: u32| match segments.has(spot) {
-            true => batch.due.push(Due {
+        let in_spot = |batch: &mut Batch, block: u64, spot: Spot, crc: u32| match segments.place_of(spot) {
+            Some(spot) => batch.due.push(Due {
                 device: component.device,
                 offset: segments.offset_of(spot),
                 sectors: spot.sectors() as u8,
@@ -98,8 +98,8 @@ impl State {
                 crc,
                 block: (block - first) as u16,
             }),
-            false if spot == Spot::ZERO => {}
-            false => batch.placeless.push(block),
+            None if spot == Spot::ZERO => {}
+            None => batch.placeless.push(block),
         };
         for block in component.base.runs(region).into_iter().flat_map(|run| run.first..run.end()) {
             while mapped.next_if(|(other, _)| first + other < block).is_some() {}

@@ -10,12 +10,12 @@ use std::{
 };
 
 use cairn_format::{
-    CapacityRegions, PAGE_SECTORS, RUN_ENTRIES_PER_HEADER_MAX, RunShape, SECTOR_BYTES, SlotRun, Spot,
+    CapacityRegions, ItemShape, PAGE_SECTORS, RUN_ENTRIES_PER_HEADER_MAX, RunShape, SECTOR_BYTES, SlotRun, Spot,
     map_rows::SEGMENTS_OF_ROW, packed_header_pages, rows::Live, run_header_pages,
 };
-use cairn_types::{BLOCK_BYTES, Canary, ComponentId};
+use cairn_types::{BLOCK_BYTES, Canary};
 
-use crate::{flag::Flag, rows::SegmentRow, victims::Victims};
+use crate::{flag::Flag, rows::SegmentRow, shares::Shares, victims::Victims};
 
 /// Per cent of the slots that writes may not fill: room for cleaning.
 const CLEANER_RESERVE_PERCENT: u64 = 5;
@@ -73,6 +73,8 @@ pub(crate) struct Segments {
     /// What the metadata has of a device that is missing: kept as it is.
     missing: Vec<SegmentRow>,
     victims: Victims,
+    /// Items with several references.
+    pub shares: Shares,
 }
 
 /// What the records of one log segment name.
@@ -123,6 +125,7 @@ impl Segments {
             failure: None,
             missing: Vec::new(),
             victims: Victims::new(entries_for(regions.segment_bytes / BLOCK_BYTES)),
+            shares: Shares::default(),
         }
     }
     /// Changes a segment's row, and where it stands among those to be cleaned.
@@ -180,10 +183,10 @@ impl Segments {
         }
         self.load(segment, row)
     }
-    /// Whether the device has the spot, within one of its segments.
+    /// Whether the device has the place, within one of its segments.
     pub fn has(&self, spot: Spot) -> bool {
         let sectors = u64::from(self.segment_pages) * u64::from(PAGE_SECTORS);
-        spot.is_place() && {
+        spot.is_place() && !spot.is_shared() && {
             let first = spot.sector() / sectors;
             first < self.count() && (spot.is_raw() || (spot.end() - 1) / sectors == first)
         }
@@ -267,22 +270,22 @@ impl Segments {
         Some(self.place_run(segment, (header_pages, header_pages + entries), entries, (round, ticket)))
     }
 
-    /// The same of blocks whose sizes in sectors are given, some of them packed.
+    /// The same of blocks of which some are packed, or have fingerprints or names.
     pub fn take_packed_run(
         &mut self,
         stream: usize,
-        sizes: impl Iterator<Item = (ComponentId, u32)>,
+        sizes: impl Iterator<Item = ItemShape>,
         round: u64,
         ticket: u64,
         pins: &Pins,
     ) -> Option<RunPlace> {
         let (segment, left) = self.open_segment(stream, pins)?;
         let mut shape = RunShape::default();
-        for (component, sectors) in sizes.take(RUN_ENTRIES_PER_HEADER_MAX as usize) {
-            if shape.pages_with(component, sectors) > left {
+        for item in sizes.take(RUN_ENTRIES_PER_HEADER_MAX as usize) {
+            if shape.pages_with(item) > left {
                 break;
             }
-            shape.push(component, sectors);
+            shape.push(item);
         }
         let pages = (shape.header_pages(), shape.pages());
         Some(self.place_run(segment, pages, shape.entries(), (round, ticket)))
@@ -293,7 +296,12 @@ impl Segments {
         let left = |s: &Self| s.open[stream].map_or(0, |o| s.segment_pages - s.rows[o as usize].fill);
         if left(self) < 2 {
             let device = self.device;
-            let next = self.free.iter().copied().find(|&s| !self.is_open(s) && !pins.held(device, u64::from(s)))?;
+            let will_do = |&s: &u32| {
+                let generation = self.row(s).generation + 1;
+                // A million uses ago it was the home of items that are shared still: their names are not given twice.
+                !self.is_open(s) && !pins.held(device, u64::from(s)) && !self.shares.has_home(s, generation)
+            };
+            let next = self.free.iter().copied().find(will_do)?;
             // Not free from now on, though nothing refers to it yet: a crash makes it free again.
             self.free.remove(&next);
             if let Some(old) = self.open[stream].replace(next) {
@@ -386,6 +394,14 @@ impl Segments {
     fn is_awaited(&self, segment: u32) -> bool {
         self.awaited.values().any(|segments| segments.contains(&segment))
             || self.held.values().any(|held| held.segments.contains(&segment))
+    }
+
+    /// Whether what stands there of such a use may get more references: it waits for nothing, and nobody appends to it.
+    pub fn may_be_shared(&self, segment: u32, generation: u64) -> bool {
+        self.row(segment).generation == generation
+            && !self.is_free(segment)
+            && !self.is_open(segment)
+            && !self.is_awaited(segment)
     }
 
     fn free_if_unused(&mut self, segment: u32) {
@@ -546,6 +562,8 @@ impl Drop for Pin {
 
 #[cfg(test)]
 mod tests {
+    use cairn_types::ComponentId;
+
     use super::*;
 
     #[test]
@@ -585,7 +603,11 @@ mod tests {
         let regions =
             CapacityRegions { segments_offset: 1 << 20, segment_count: 2, segment_bytes: 16 * 4096, log_id: 1 };
         let (mut segments, pins) = (Segments::new(0, &regions), Rc::new(Pins::default()));
-        let sizes = |at: u32| (ComponentId(u128::from(at % 2)), if at % 7 == 6 { 8 } else { at % 7 % 6 + 1 });
+        let sizes = |at: u32| ItemShape {
+            component: Some(ComponentId(u128::from(at % 2))),
+            sectors: if at % 7 == 6 { 8 } else { at % 7 % 6 + 1 },
+            needs_form_2: at % 7 != 6,
+        };
         let (mut taken, mut runs) = (0, Vec::new());
         while let Some(run) = segments.take_packed_run(DESTAGE_STREAM, (taken..taken + 10).map(sizes), 1, 1, &pins) {
             assert!(run.entries > 0);

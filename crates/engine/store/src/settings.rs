@@ -1,6 +1,6 @@
 //! What was chosen for a disk group, and holds until it is chosen anew.
 //!
-//! Not here    choosing it (`compression.rs`), what is chosen when a group is made or opened (`options.rs`)
+//! Not here    choosing it (`compression.rs`, `deduplication.rs`), what is chosen when a group is made or opened (`options.rs`)
 
 use crate::rows::SettingsRow;
 
@@ -22,6 +22,18 @@ impl Settings {
     /// The same, from the next transaction on.
     pub fn set_compression(&mut self, on: bool) {
         (self.row.compression, self.is_dirty) = (on, true);
+    }
+    /// Equal blocks are stored once.
+    pub fn deduplication(&self) -> bool {
+        self.row.deduplication
+    }
+    /// The same, from the next transaction on.
+    pub fn set_deduplication(&mut self, on: bool) {
+        (self.row.deduplication, self.is_dirty) = (on, true);
+    }
+    /// What goes past the log is neither packed nor looked up.
+    pub fn goes_through_log(&self) -> bool {
+        self.row.compression || self.row.deduplication
     }
     /// What a transaction is to write.
     pub fn take_row(&mut self) -> Option<SettingsRow> {

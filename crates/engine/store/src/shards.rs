@@ -317,10 +317,15 @@ impl Shards {
         due
     }
 
+    /// The oldest transaction whose changes are not in rows of shards once these are folded, or gone.
+    pub fn oldest(&self, folded: &BTreeSet<FoldKey>) -> u64 {
+        self.queue.iter().find(|(_, key)| !folded.contains(key)).map_or(u64::MAX, |(since, _)| *since)
+    }
+
     /// Keys of changes that say nothing any more once these shards are folded, or gone, and rows of segments tell all up to `segments_upto`.
     /// They are kept no longer.
     pub fn take_past(&mut self, folded: &BTreeSet<FoldKey>, segments_upto: u64) -> Vec<Vec<u8>> {
-        let oldest = self.queue.iter().find(|(_, key)| !folded.contains(key)).map_or(u64::MAX, |(since, _)| *since);
+        let oldest = self.oldest(folded);
         let oldest = if Canary::ChangesDroppedEarly.sings() { u64::MAX } else { oldest };
         let mut keys = Vec::new();
         while let Some(first) = self.kept.front().filter(|first| first.number < oldest.min(segments_upto)) {

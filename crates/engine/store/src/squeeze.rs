@@ -16,6 +16,7 @@ use crate::{
     capacity::OutBlock,
     disk_group::Inner,
     patience::{Misses, is_tried},
+    records::RecordId,
     state::State,
 };
 
@@ -30,6 +31,7 @@ pub(crate) struct Outgoing {
     pub at: usize,
     /// It has a row check.
     pub is_parity: bool,
+    pub record: RecordId,
     pub block: OutBlock,
 }
 

@@ -30,6 +30,7 @@ use crate::{
     settings::Settings,
     stats::Packing,
     tier::Tier,
+    twins::Twins,
     window::Origin,
 };
 
@@ -49,6 +50,7 @@ pub(crate) struct State {
     pub counters: StoreCounters,
     pub packing: Packing,
     pub patience: Patience,
+    pub twins: Twins,
     pub stages: Stages,
 }
 
@@ -92,6 +94,7 @@ impl State {
     /// The round, or the cleaning, is over: its transaction is durable, or what it wrote is given up.
     pub fn round_over(&mut self, ticket: u64) {
         self.tier.round_over(ticket);
+        self.twins.is_over(ticket);
         self.components.records.unhold(ticket);
     }
 

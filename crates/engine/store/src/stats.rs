@@ -45,7 +45,7 @@ pub struct DeviceStats {
     pub segments_free: u64,
 }
 
-/// What became of blocks that were destaged while compression was on.
+/// What became of blocks that were destaged while compression or deduplication was on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Packing {
     /// Blocks that were packed.
@@ -56,6 +56,30 @@ pub struct Packing {
     pub raw_blocks: u64,
     /// Blocks of zeroes, which take no space.
     pub zero_blocks: u64,
+    /// Blocks that were looked for among those that are stored.
+    pub looked_up_blocks: u64,
+    /// Headers of runs that were read for that.
+    pub header_reads: u64,
+    /// Blocks that were compared with a stored one.
+    pub compared_blocks: u64,
+    /// Of these, blocks that were not equal.
+    pub unlike_blocks: u64,
+    /// Blocks that refer to one that was stored before.
+    pub hit_blocks: u64,
+    /// Blocks that refer to an equal one of their round.
+    pub twin_blocks: u64,
+    /// Blocks that were equal to a stored one that nobody held any more when the round was committed: these were written.
+    pub late_blocks: u64,
+    /// Items with several references that the cleaner moved.
+    pub moved_items: u64,
+    /// Items with several references now, and how many.
+    pub shared_items: u64,
+    /// References to them.
+    pub shared_references: u64,
+    /// Entries of the tables by which stored blocks are found.
+    pub hooks: u64,
+    /// Of so many blocks one is entered there.
+    pub hooks_one_in: u64,
 }
 
 /// One operation is in the log.
@@ -135,6 +159,8 @@ pub struct StoreStats {
     pub map_has_rows: bool,
     /// What is destaged is packed.
     pub compression: bool,
+    /// Equal blocks are stored once.
+    pub deduplication: bool,
     /// Since opening.
     pub packing: Packing,
     /// Since opening.

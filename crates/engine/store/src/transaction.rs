@@ -25,14 +25,15 @@ use crate::{
     history_shard::Over,
     index::Below,
     leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, Spot},
+    live::{check_live, live_changes},
     map::Map,
     meta::Batch,
     pending,
     records::{Body, Place, Record, RecordId, Records},
     rows::{self, ComponentRow, DeletedRow, RegionRow, StateRow},
     seats::Seats,
-    segments::LiveChange,
     shards::{Part, ShardKey, shard_of},
+    share_changes::ShareChanges,
     state::State,
     stats::LogHealth,
     tier::Tier,
@@ -92,6 +93,8 @@ pub(crate) struct Transaction {
     deltas: Vec<(LeafKey, Delta)>,
     /// The same where the map is in pages.
     changes: MapChanges,
+    /// What it does to items with several references.
+    pub shares: ShareChanges,
 }
 
 /// What stands in no spot is no parity any more: of its bytes the checksum is all that is left.
@@ -330,13 +333,14 @@ impl Transaction {
                     self.batch.insert(rows::delta_key(delta.number, component, leaf), None);
                 }
             }
-            self.changes.write(&mut self.batch, &mut state.map, &state.tier, &state.components);
+            self.changes.shared = self.shares.done().to_vec();
+            self.changes.write(&mut self.batch, &mut state.map, &mut state.tier, &state.components);
         }
         self.gather_seats(&mut state.seats, tail);
         let scrub = state.findings.take_row();
         self.batch.extend(scrub.map(|row| (rows::scrub_key(), Some(rows::encode(&row)))));
         let settings = state.settings.take_row();
-        self.batch.extend(settings.map(|row| (rows::settings_key(), Some(rows::encode(&row)))));
+        self.batch.extend(settings.map(|row| (rows::settings_key(), Some(row.encode()))));
         let damaged_at = match state.log.health() {
             LogHealth::Sound => None,
             LogHealth::Damaged { ends_at } => Some(ends_at),
@@ -465,35 +469,14 @@ impl Transaction {
         changed
     }
 
-    /// Whether every spot that is given up is one that its segment counts. A row or a leaf that does not fit the others was
-    /// damaged, or is an old one.
-    fn check_segments(&self, tier: &Tier) -> Result<(), StoreError> {
-        let here = |(device, spot): &&(u8, Spot)| tier.of(*device).failed || tier.of(*device).has(*spot);
-        if let Some((device, spot)) = self.added.iter().chain(&self.dropped).find(|place| !here(place)) {
-            return Err(damaged(format!("capacity device {device} has no {spot:?}")));
-        }
-        for ((device, segment), change) in self.live_changes(tier) {
-            let segments = tier.of(device);
-            if !segments.failed && change.of(segments.row(segment).live).is_none() {
-                return Err(damaged(format!(
-                    "segment {segment} of capacity device {device} counts less in use than is given up"
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    /// What it does to what is in use of segments.
-    fn live_changes(&self, tier: &Tier) -> BTreeMap<(u8, u32), LiveChange> {
-        let mut changes: BTreeMap<(u8, u32), LiveChange> = BTreeMap::new();
-        let segment = |(device, spot): &(u8, Spot)| (*device, tier.of(*device).segment_of(*spot));
-        self.added.iter().for_each(|place| changes.entry(segment(place)).or_default().add_spot(place.1));
-        self.dropped.iter().for_each(|place| changes.entry(segment(place)).or_default().drop_spot(place.1));
-        changes
+    /// Names become what they do to places; whether every place that is given up is one that its segment counts.
+    fn settle_places(&mut self, tier: &Tier) -> Result<(), StoreError> {
+        self.shares.settle(tier, &mut self.added, &mut self.dropped).map_err(damaged)?;
+        check_live(tier, &self.added, &self.dropped)
     }
 
     fn gather_segments(&mut self, tier: &mut Tier, in_pages: bool) {
-        let mut change = self.live_changes(tier);
+        let mut change = live_changes(tier, &self.added, &self.dropped);
         for (device, segments) in (0u8..).zip(tier.devices_mut()) {
             for segment in std::mem::take(&mut segments.dirty) {
                 change.entry((device, segment)).or_default();
@@ -541,6 +524,10 @@ impl Transaction {
     /// given up in the last.
     async fn take_effect<E: Env>(mut self, inner: &Inner<E>) {
         let mut gave_up = Vec::new();
+        let number = self.changes.number;
+        // Before leaves that name them; those without references when nothing names them any more.
+        let (shared, gone): (Vec<_>, Vec<_>) = self.shares.take_done().into_iter().partition(|change| change.count > 0);
+        in_steps(inner, shared, |state, change| state.tier.take_shared(change, number)).await;
         if inner.state.borrow().map.pages().is_some() {
             gave_up = self.take_pages(inner).await;
         } else {
@@ -565,6 +552,7 @@ impl Transaction {
             take_pending(&mut state.components, &mut state.tier, made);
         }
         // Only now: until here a version in the index may still have been read in the place of these.
+        gone.into_iter().for_each(|change| state.tier.take_shared(change, number));
         for (device, spot) in self.dropped {
             state.tier.of_mut(device).drop_live(spot);
         }
@@ -573,6 +561,7 @@ impl Transaction {
         }
         state.look_at_metadata();
         if let Some(ticket) = self.ticket {
+            state.twins.is_durable(ticket, state.tier.len());
             state.round_over(ticket);
         }
         if let Some(tail) = self.tail {
@@ -695,7 +684,7 @@ impl<E: Env> Inner<E> {
     /// Writes the transaction and makes it true. An error stops the disk group: its cache device failed, or its
     /// metadata is damaged.
     pub(crate) async fn commit(&self, mut transaction: Transaction) -> Result<(), StoreError> {
-        transaction.check_segments(&self.state.borrow().tier)?;
+        transaction.settle_places(&self.state.borrow().tier)?;
         transaction.gather(&mut self.state.borrow_mut());
         if self.state.borrow().map.pages().is_some() {
             return self.commit_pages(transaction).await;

@@ -22,6 +22,8 @@ fn entries() -> impl Strategy<Value = Vec<(u64, MapEntry)>> {
                 let spot = match kind {
                     3 if at % 3 == 0 => Spot::BAD,
                     3 => Spot::ZERO,
+                    1 if some_packed && sizes == 1 => Spot::raw(slot + at).shared(seq),
+                    2 if some_packed && sizes > 1 => packed.shared(seq + at / 4),
                     _ if some_packed && sizes > 1 => packed,
                     _ => Spot::raw(slot + at),
                 };
@@ -48,7 +50,7 @@ proptest! {
             let read = decode_map_page(&page.bytes).expect("a page");
             prop_assert_eq!((read.component, read.shard, read.number, read.first), (ComponentId(5), 9, 77, page.first));
             prop_assert!(from < Some(page.first), "pages ascend");
-            let has_packed = read.entries.iter().any(|(_, entry)| entry.spot.is_packed());
+            let has_packed = read.entries.iter().any(|(_, entry)| entry.spot.is_wide());
             prop_assert_eq!(page.bytes[49], u8::from(has_packed), "raw pages are what they were");
             from = Some(page.first);
             found.extend(read.entries.into_iter().map(|(block, entry)| (u64::from(block), entry)));
@@ -76,11 +78,12 @@ proptest! {
 /// data and of parity.
 #[test]
 fn the_worst_leaf_fits_a_page() {
-    for (row_check, sectors) in [(0, 8), (7, 8), (0, 6), (7, 6)] {
+    for (row_check, sectors) in [(0, 8), (7, 8), (0, 6), (7, 6), (0, 5), (7, 5)] {
         let entry = |block: u64| {
             let far = if block.is_multiple_of(2) { 0 } else { u64::MAX >> 1 };
             let spot = match sectors {
                 8 => Spot::raw(far >> 28),
+                5 => Spot::packed(far >> 25, sectors).expect("it is one").shared(far),
                 _ => Spot::packed(far >> 25, sectors).expect("it is one"),
             };
             (block, MapEntry { spot, crc: 1, row_check, op: OpId { epoch: epoch(block), seq: far } })

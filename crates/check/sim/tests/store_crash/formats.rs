@@ -6,7 +6,7 @@
 //! A folder of `tests/formats` is a build, by its day or its release. It has four disk groups: one that was closed, three that lost power within a
 //! write. Of each: its devices, byte for byte (`NAME.DEVICE.gz`), and what that build saw of it (`NAME.json.gz`). A folder is never
 //! changed. A new one, where a form changes: `CAIRN_FORMATS_OUT=FOLDER cargo test --release -p cairn-sim --test store_crash formats`. Groups whose
-//! blocks are packed are written to `FOLDER-packed`.
+//! blocks are packed are written to `FOLDER-packed`, those that store equal ones once to `FOLDER-shared`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,9 +24,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     SCRIPT_STEPS,
-    recording::{Recording, record, record_packed},
+    recording::{Recording, record_as},
     recover,
-    script::data,
+    script::{Stores, data},
     seen::{Seen, SeenComponent, difference, look},
     shape::{Group, devices, open},
     sound,
@@ -205,8 +205,12 @@ fn check_build(folder: &Path) -> usize {
 
 #[test]
 fn formats_of_this_build_are_read_back() {
-    read_back(&record(SEED, SCRIPT_STEPS), "");
-    read_back(&record_packed(SEED, SCRIPT_STEPS), "-packed");
+    read_back(&record_as(SEED, SCRIPT_STEPS, Stores::AsTheyAre), "");
+    read_back(&record_as(SEED, SCRIPT_STEPS, Stores::Packed), "-packed");
+    let shared = record_as(SEED, SCRIPT_STEPS, Stores::Once);
+    let packing = &shared.stats.packing;
+    assert!(packing.shared_items > 10 && packing.moved_items > 0, "{packing:?}");
+    read_back(&shared, "-shared");
 }
 
 fn read_back(recording: &Recording, suffix: &str) {

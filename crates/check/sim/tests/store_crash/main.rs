@@ -6,6 +6,7 @@
 //! every one of its disk operations; for each image and several seeds of what is lost: recovery, and a comparison with
 //! a slow model. An operation in flight may be there or not, but whole.
 
+mod alike;
 mod damage;
 mod formats;
 mod model;
@@ -23,7 +24,8 @@ use cairn_store::{DiskGroup, DiskGroupDevices, FormatOptions, LogHealth, Needs};
 use cairn_types::{Change, ComponentOp, HostId, ObjectId};
 
 use model::Model;
-use recording::{Recording, allowed, record, record_packed};
+use recording::{Recording, allowed, record_as};
+use script::Stores;
 use seen::{Seen, difference, expected, look};
 use shape::{Group, add_devices, devices, format_options, identity, open, open_as};
 
@@ -134,9 +136,9 @@ fn sing() {
 #[cfg(not(feature = "canaries"))]
 fn sing() {}
 
-fn sweep(seed: u64, packs: bool) -> (u64, u64) {
+fn sweep(seed: u64, stores: Stores) -> (u64, u64) {
     sing();
-    let recorded = || if packs { record_packed(seed, SCRIPT_STEPS) } else { record(seed, SCRIPT_STEPS) };
+    let recorded = || record_as(seed, SCRIPT_STEPS, stores);
     let recording = recorded();
     assert_eq!(recording.trace, recorded().trace, "one seed, one run");
     let stats = &recording.stats;
@@ -159,10 +161,6 @@ fn sweep(seed: u64, packs: bool) -> (u64, u64) {
         counters.map_pages_read
     );
     println!("seed {seed}: {:?}", stats.packing);
-    assert_eq!(
-        packs,
-        stats.packing.packed_blocks > 50 && stats.packing.zero_blocks > 10 && stats.packing.raw_blocks > 50
-    );
     assert!(counters.destage_rounds > 10 && recording.log_wraps > 1 && past_log > 0, "the workload is too tame");
     assert!(recording.log.parities() > 20, "the workload has too little parity");
     assert!(recording.log.snapshots() > 20, "the workload has too few snapshots");
@@ -194,6 +192,13 @@ fn sweep(seed: u64, packs: bool) -> (u64, u64) {
         &failures[..failures.len().min(20)],
         failures[0].1
     );
+    let packing = &stats.packing;
+    assert_eq!(
+        stores != Stores::AsTheyAre,
+        packing.packed_blocks > 50 && packing.zero_blocks > 10 && packing.raw_blocks > 20
+    );
+    let shares = [packing.hit_blocks > 40, packing.twin_blocks > 5, packing.moved_items > 5];
+    assert_eq!(stores == Stores::Once, packing.late_blocks > 0 && !shares.contains(&false));
     (points, stats.counters.cleaned_segments)
 }
 
@@ -202,8 +207,8 @@ fn chosen(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-fn sweep_and_tell(seed: u64, packs: bool) {
-    let (points, cleaned) = sweep(seed, packs);
+fn sweep_and_tell(seed: u64, stores: Stores) {
+    let (points, cleaned) = sweep(seed, stores);
     println!("seed {seed}: {points} crash points, everything acknowledged is there, nothing is half done");
     assert!(chosen("CRASH_LOSS").is_some() || points > 2000 && cleaned > 2);
 }
@@ -211,17 +216,22 @@ fn sweep_and_tell(seed: u64, packs: bool) {
 // Several tests, as the machine has more than one core.
 #[test]
 fn power_cut_at_every_disk_operation() {
-    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(1), false);
+    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(1), Stores::AsTheyAre);
 }
 
 #[test]
 fn power_cut_at_every_disk_operation_of_a_group_that_packs() {
-    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(5), true);
+    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(5), Stores::Packed);
+}
+
+#[test]
+fn power_cut_at_every_disk_operation_of_a_group_that_stores_equal_blocks_once() {
+    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(3), Stores::Once);
 }
 
 #[test]
 fn power_cut_at_every_disk_operation_of_another_seed() {
-    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(8), false);
+    sweep_and_tell(chosen("CRASH_SEED").unwrap_or(8), Stores::AsTheyAre);
 }
 
 /// A crash while a group is made leaves devices that open, or that are formatted again.

@@ -10,7 +10,7 @@ use futures::{channel::oneshot, future::join_all};
 
 use crate::{
     model::Model,
-    script::{Script, Step, allowed_from, tag_at},
+    script::{Script, Step, Stores, allowed_from, tag_at},
     shape::{Group, add_devices, devices, format_options, identity, open_as},
 };
 
@@ -65,17 +65,17 @@ pub fn record(seed: u64, length: usize) -> Recording {
     record_with(seed, length, vec![])
 }
 
-/// The same of a group that packs, for most of the time.
-pub fn record_packed(seed: u64, length: usize) -> Recording {
-    record_as(seed, length, vec![], true)
+/// The same of a group that packs, or stores equal blocks once, for most of the time.
+pub fn record_as(seed: u64, length: usize, stores: Stores) -> Recording {
+    record_all(seed, length, vec![], stores)
 }
 
 /// The same with faults of devices, each before one step of the script.
 pub fn record_with(seed: u64, length: usize, faults: Vec<(usize, &'static str, Fault)>) -> Recording {
-    record_as(seed, length, faults, false)
+    record_all(seed, length, faults, Stores::AsTheyAre)
 }
 
-fn record_as(seed: u64, length: usize, faults: Vec<(usize, &'static str, Fault)>, packs: bool) -> Recording {
+fn record_all(seed: u64, length: usize, faults: Vec<(usize, &'static str, Fault)>, stores: Stores) -> Recording {
     let world = World::new(seed);
     let host = world.add_host("a");
     add_devices(&host);
@@ -90,7 +90,7 @@ fn record_as(seed: u64, length: usize, faults: Vec<(usize, &'static str, Fault)>
         // Every other workload begins as 0.2.0 had it, and is allowed more in mid-run.
         let allowed = if seed.is_multiple_of(2) { Needs::NONE } else { Needs::ALL };
         let group = open_as(task_host.env(), devices(&task_host), allowed).await.unwrap();
-        let script = (Script::steps(seed, length, packs), length, packs);
+        let script = (Script::steps(seed, length, stores), length, stores);
         workload(&group, &task_host, &task_log, script, &faults).await;
         let ended = (group.stats(), group.durable_position());
         group.close().await;
@@ -115,7 +115,7 @@ async fn workload(
     group: &Group,
     host: &Host,
     log: &Rc<RefCell<Log>>,
-    (script, length, packs): (Vec<Step>, usize, bool),
+    (script, length, stores): (Vec<Step>, usize, Stores),
     faults: &[(usize, &str, Fault)],
 ) {
     let mut in_flight = VecDeque::new();
@@ -123,9 +123,8 @@ async fn workload(
     let mut applied = 0;
     let allowed_at = allowed_from(length);
     for (tag, step) in script.into_iter().enumerate() {
-        if packs && (tag > allowed_at && tag % 40 == 0) {
-            // Off for a seventh of the time.
-            group.set_compression(tag / 40 % 7 != 6).await.unwrap();
+        if tag > allowed_at && tag.is_multiple_of(stores.chosen_every()) {
+            choose(group, stores, tag / stores.chosen_every()).await;
         }
         if tag == allowed_at {
             group.allow(Needs::ALL);
@@ -138,7 +137,7 @@ async fn workload(
         }
         match step {
             Step::Append(operation) => {
-                in_flight.push_back(send(group, host, log, operation, tag_at(tag, packs)));
+                in_flight.push_back(send(group, host, log, operation, tag_at(tag, stores)));
                 if in_flight.len() > IN_FLIGHT_MAX {
                     let _ = in_flight.pop_front().expect("several").await;
                 }
@@ -151,6 +150,19 @@ async fn workload(
         }
         join_all(in_flight.drain(..)).await;
         quiet(log, host, &mut model, &mut applied);
+    }
+}
+
+/// Switches on and off what the group does with its blocks, in turn `turn`.
+async fn choose(group: &Group, stores: Stores, turn: usize) {
+    match stores {
+        Stores::AsTheyAre => {}
+        // Off for a seventh of the time.
+        Stores::Packed => group.set_compression(turn % 7 != 6).await.unwrap(),
+        Stores::Once => {
+            group.set_compression(turn.is_multiple_of(3)).await.unwrap();
+            group.set_deduplication(turn % 7 != 6).await.unwrap();
+        }
     }
 }
 

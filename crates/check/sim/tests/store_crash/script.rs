@@ -42,18 +42,55 @@ pub fn op(seq: u64) -> OpId {
     OpId { epoch, seq }
 }
 
+/// What a group does with the blocks of the workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stores {
+    AsTheyAre,
+    Packed,
+    /// Equal ones once, packed or not.
+    Once,
+}
+
+impl Stores {
+    /// Steps between two at which it is chosen anew.
+    pub fn chosen_every(self) -> usize {
+        if self == Self::Once { 25 } else { 40 }
+    }
+}
+
 /// Of the tags of a group that packs: its blocks hold zeroes, noise, words that pack little or well.
 const PACKS: u64 = 1 << 20;
+/// Of the tags of a group that stores equal blocks once: what a block holds is told by its contents, of which there are few, not by its place.
+const SHARES: u64 = 1 << 21;
+/// Of these, contents that one write has alone.
+const ALONE: u64 = 1 << 18;
+/// Contents that many blocks have.
+const POOL: u64 = 12;
 
-/// Whether the blocks of a write are zeroes.
-pub fn is_zero(tag: u64) -> bool {
-    tag & PACKS != 0 && tag.is_multiple_of(7)
+/// What tells what a block of a write holds: in a group that stores equal blocks once its contents, else the tag of the write.
+pub fn told(tag: u64, block: u64) -> u64 {
+    if tag & SHARES == 0 {
+        return tag;
+    }
+    let n = Rng::new(tag.wrapping_mul(977) ^ block).next_u64();
+    match n % 4 {
+        0 => SHARES | ALONE | (tag & 0x7FF) << 7 | (block % 128),
+        _ => SHARES | (n / 4 % POOL),
+    }
+}
+
+/// Whether a block is zeroes, by what tells it.
+pub fn is_zero(told: u64) -> bool {
+    told == SHARES || told & PACKS != 0 && told.is_multiple_of(7)
 }
 
 /// The words of one block of one write: the first three name its place, so that a block that turns up elsewhere shows.
 fn words(tag: u64, component: ComponentId, block: u64) -> Vec<u64> {
     if is_zero(tag) {
         return vec![0; BLOCK / 8];
+    }
+    if tag & SHARES != 0 {
+        return shared_words(tag);
     }
     let mut rng = Rng::new(tag.wrapping_mul(1_000_003) ^ block);
     let rest = rng.next_u64();
@@ -66,19 +103,29 @@ fn words(tag: u64, component: ComponentId, block: u64) -> Vec<u64> {
     head.into_iter().chain((0..BLOCK as u64 / 8 - 3).map(word)).collect()
 }
 
-fn block_bytes(tag: u64, component: ComponentId, block: u64) -> Vec<u8> {
-    words(tag, component, block).into_iter().flat_map(u64::to_le_bytes).collect()
+/// Contents that may be anywhere.
+fn shared_words(told: u64) -> Vec<u64> {
+    let mut rng = Rng::new(told.wrapping_mul(1_000_003));
+    let rest = rng.next_u64();
+    let word = |at: u64| match told % 4 {
+        0 | 1 => rng.next_u64(),
+        2 => rest,
+        _ => rest ^ (at % 90),
+    };
+    [told].into_iter().chain((0..BLOCK as u64 / 8 - 1).map(word)).collect()
 }
 
-/// The tag of the write that these bytes are of; none when they are not wholly that write's, for that place.
-pub fn tag_of(bytes: &[u8], component: ComponentId, block: u64) -> Option<u64> {
+fn block_bytes(tag: u64, component: ComponentId, block: u64) -> Vec<u8> {
+    words(told(tag, block), component, block).into_iter().flat_map(u64::to_le_bytes).collect()
+}
+
+/// What tells what these bytes are; none when they are not wholly that, for that place.
+pub fn told_by(bytes: &[u8], component: ComponentId, block: u64) -> Option<u64> {
     let (found, _) = bytes.as_chunks::<8>();
-    let tag = u64::from_le_bytes(found[0]);
-    words(tag, component, block)
-        .into_iter()
-        .zip(found)
-        .all(|(word, bytes)| word == u64::from_le_bytes(*bytes))
-        .then_some(tag)
+    let is_it = |told: &u64| {
+        words(*told, component, block).into_iter().zip(found).all(|(word, bytes)| word == u64::from_le_bytes(*bytes))
+    };
+    Some(u64::from_le_bytes(found[0])).filter(is_it)
 }
 
 /// A front end's request, by one of few slots: most answer earlier ones.
@@ -146,17 +193,21 @@ pub struct Script {
     steps: Vec<Step>,
     /// From this step on every third component is written in rows: the group may have parity then.
     rows_from: usize,
-    /// The group packs.
-    packs: bool,
+    stores: Stores,
 }
 
 /// The tag of what step `at` of a script appends.
-pub fn tag_at(at: usize, packs: bool) -> u64 {
-    at as u64 | if packs { PACKS } else { 0 }
+pub fn tag_at(at: usize, stores: Stores) -> u64 {
+    let flag = match stores {
+        Stores::AsTheyAre => 0,
+        Stores::Packed => PACKS,
+        Stores::Once => SHARES,
+    };
+    at as u64 | flag
 }
 
 impl Script {
-    pub fn steps(seed: u64, length: usize, packs: bool) -> Vec<Step> {
+    pub fn steps(seed: u64, length: usize, stores: Stores) -> Vec<Step> {
         let mut script = Self {
             rng: Rng::new(seed),
             components: BTreeMap::new(),
@@ -166,7 +217,7 @@ impl Script {
             requests: Vec::new(),
             steps: Vec::new(),
             rows_from: allowed_from(length),
-            packs,
+            stores,
         };
         for _ in 0..COMPONENTS {
             script.create();
@@ -180,7 +231,7 @@ impl Script {
 
     /// The tag of an appended operation: its place among the steps.
     fn tag(&self) -> u64 {
-        tag_at(self.steps.len(), self.packs)
+        tag_at(self.steps.len(), self.stores)
     }
 
     fn push(&mut self, change: Change) {
@@ -305,8 +356,8 @@ impl Script {
         let seq = sent.next;
         sent.next += 1;
         sent.open.push(seq);
-        // Some writes carry the watermark, and most leave it where it was.
-        if self.rng.one_in(4) {
+        // Some writes carry the watermark, and most leave it where it was. What is not settled shares nothing.
+        if self.rng.one_in(if self.stores == Stores::Once { 2 } else { 4 }) {
             self.raise_settled(component, seq - 1);
         }
         (op(seq), op(self.components[&component].settled))

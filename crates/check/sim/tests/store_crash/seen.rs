@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     model::{self, Model, Value},
-    script::{is_zero, tag_of},
+    script::{is_zero, told, told_by},
     shape::Group,
 };
 
@@ -40,18 +40,18 @@ pub struct SeenComponent {
 
 pub fn expected(model: &Model) -> Seen {
     let component = |(&id, c): (&ComponentId, &model::Component)| {
-        let tag_of = |value| match value {
-            Some(Value::Data(tag) | Value::Parity { tag, .. }) if is_zero(tag) => None,
-            Some(Value::Data(tag)) => Some(tag),
-            Some(Value::Parity { tag, row_check }) => Some(parity(tag, row_check)),
+        let tag_of = |value, block: u64| match value {
+            Some(Value::Data(tag) | Value::Parity { tag, .. }) if is_zero(told(tag, block)) => None,
+            Some(Value::Data(tag)) => Some(told(tag, block)),
+            Some(Value::Parity { tag, row_check }) => Some(parity(told(tag, block), row_check)),
             Some(Value::Bad(tag)) => Some(MARKED | tag),
             _ => None,
         };
-        let tag = |block| tag_of(c.visible(block));
+        let tag = |block| tag_of(c.visible(block), block);
         // A view does not tell what a mark is of.
-        let in_view = |value: &Option<Value>| match value {
+        let in_view = |(value, block): (&Option<Value>, u64)| match value {
             Some(Value::Bad(_)) => Some(MARKED),
-            value => tag_of(*value),
+            value => tag_of(*value, block),
         };
         let seen = SeenComponent {
             object: c.object,
@@ -63,7 +63,7 @@ pub fn expected(model: &Model) -> Seen {
             clients: by_operation(c.clients.clone()),
             blocks: (0..c.size_blocks).map(tag).collect(),
             allocated: (0..c.size_blocks).map(|block| c.allocated(block)).collect(),
-            views: c.views.iter().map(|(id, view)| (*id, view.iter().map(in_view).collect())).collect(),
+            views: c.views.iter().map(|(id, view)| (*id, view.iter().zip(0..).map(in_view).collect())).collect(),
         };
         (id, seen)
     };
@@ -232,7 +232,7 @@ fn shown(bytes: &[u8], component: ComponentId, block: u64) -> Option<u64> {
     if bytes.iter().all(|b| *b == 0) {
         return None;
     }
-    Some(tag_of(bytes, component, block).unwrap_or(FOREIGN))
+    Some(told_by(bytes, component, block).unwrap_or(FOREIGN))
 }
 
 /// Where the group differs from the allowed state that is nearest to it: the one with the least to tell.

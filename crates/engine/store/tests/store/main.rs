@@ -21,5 +21,6 @@ mod placed;
 mod refusals;
 mod rows;
 mod scrub;
+mod shared;
 mod snapshots;
 mod support;

@@ -18,7 +18,7 @@ const ID: ComponentId = ComponentId(1);
 /// Blocks of the component in the tests beside a model.
 const BLOCKS: u64 = 200;
 
-fn open(rig: &Rig, allowed: Needs) -> Group {
+pub fn open(rig: &Rig, allowed: Needs) -> Group {
     let options = OpenOptions {
         allowed,
         map_waiting_blocks: Some(24),
@@ -31,7 +31,7 @@ fn open(rig: &Rig, allowed: Needs) -> Group {
     rig.run(async move { DiskGroup::open(env, devices, expect, &options).await }).expect("a sound group opens")
 }
 
-fn reopen(rig: &Rig, group: Group) -> Group {
+pub fn reopen(rig: &Rig, group: Group) -> Group {
     rig.close(group);
     open(rig, Needs::ALL)
 }
@@ -41,7 +41,7 @@ fn set(rig: &Rig, group: &Group, on: bool) {
     rig.run(async move { group.set_compression(on).await }).expect("it is allowed");
 }
 
-fn noise(seed: u64) -> Vec<u8> {
+pub fn noise(seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut byte = || {
         state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
@@ -67,7 +67,7 @@ fn write(seq: u64, settled: u64, first_block: u64, tags: &[u64]) -> Change {
     apply(1, seq, settled, ClientTag { session: 7, number: seq }, blocks, data.into())
 }
 
-fn bytes_of(contents: Contents) -> Vec<Vec<u8>> {
+pub fn bytes_of(contents: Contents) -> Vec<Vec<u8>> {
     contents.into_bytes().concat().chunks_exact(BLOCK).map(<[u8]>::to_vec).collect()
 }
 
@@ -90,13 +90,13 @@ fn expected(model: &Model) -> Vec<Vec<u8>> {
     (0..BLOCKS).map(|block| model.get(&block).map_or_else(|| vec![0; BLOCK], |tag| content(*tag))).collect()
 }
 
-fn clear_caches(rig: &Rig, group: &Group) {
+pub fn clear_caches(rig: &Rig, group: &Group) {
     let group = group.clone();
     rig.run(async move { group.clear_caches(std::time::Duration::from_secs(60)).await }).expect("it is open");
 }
 
 /// Live bytes of all capacity devices.
-fn live(stats: &StoreStats) -> u64 {
+pub fn live(stats: &StoreStats) -> u64 {
     stats.capacity.iter().map(|device| device.live_bytes).sum()
 }
 
@@ -307,7 +307,7 @@ fn a_damaged_packed_block_is_a_bad_block() {
 }
 
 /// Blocks that a pass finds bad, that were not known or are.
-fn scrubbed(rig: &Rig, group: &Group) -> Vec<u64> {
+pub fn scrubbed(rig: &Rig, group: &Group) -> Vec<u64> {
     group.scrub_begin(true);
     loop {
         let stepping = group.clone();

@@ -23,11 +23,18 @@ pub struct SegmentsReport {
     runs: u64,
     /// Blocks in them, by component, live or not.
     blocks: BTreeMap<ComponentId, u64>,
+    /// Blocks that several may refer to, and that were moved: their runs have their names, and no owners.
+    #[serde(skip_serializing_if = "is_zero")]
+    shared_moved: u64,
     /// Blocks that were compared with their checksum.
     blocks_verified: u64,
     /// Every run, where asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     list: Vec<Run>,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// One run.
@@ -84,15 +91,19 @@ fn walk_segment(
             report.list.push(Run { segment, generation: run.generation, offset: at, blocks: run.entries.len() });
         }
         for (entry, spot) in run.entries.iter().zip(run.spots(0)) {
-            *report.blocks.entry(entry.component).or_default() += 1;
+            match entry.name {
+                None => *report.blocks.entry(entry.component).or_default() += 1,
+                Some(_) => report.shared_moved += 1,
+            }
             if depth.verify {
                 report.blocks_verified += 1;
                 let from = at + spot.sector() * u64::from(SECTOR_BYTES);
                 if !is_right(device, from, entry, spot)? {
-                    bad.push(format!(
-                        "block {} of component {}, at {from}, has a wrong checksum",
-                        entry.block, entry.component
-                    ));
+                    let what = match entry.name {
+                        None => format!("block {} of component {}", entry.block, entry.component),
+                        Some(name) => format!("a block of several owners, {name:?}"),
+                    };
+                    bad.push(format!("{what}, at {from}, has a wrong checksum"));
                 }
             }
         }
@@ -137,11 +148,14 @@ impl SegmentsReport {
                     self.used,
                     self.total,
                     self.runs,
-                    bytes(self.blocks.values().sum())
+                    bytes(self.blocks.values().sum::<u64>() + self.shared_moved)
                 ),
             ),
             ("components", components.join("\n")),
         ]);
+        if self.shared_moved > 0 {
+            text += &format!("\n{} of blocks that several may refer to, moved", bytes(self.shared_moved));
+        }
         if self.blocks_verified > 0 {
             text += &format!("\n{} blocks verified", self.blocks_verified);
         }
