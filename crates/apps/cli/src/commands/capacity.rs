@@ -18,7 +18,7 @@ fn show(told: &ClusterCapacity) -> String {
         ("provisioned", format!("{} (sizes of all disks, each once)", format_bytes(told.provisioned_bytes))),
         ("not counted", told.not_counted.join("\n")),
     ]);
-    format!("{head}\n{}", parts(&told.space))
+    format!("{head}\n\n{}", parts(&told.space))
 }
 
 /// Where bytes are, one part a line. Those of capacity devices add up to their size, and so do those of what stands there before.

@@ -179,7 +179,7 @@ fn show(group: &DiskGroup) -> String {
         ("compression", group.compression.map_or("", |on| if on { "on" } else { "off" }).into()),
     ]);
     let text = match &group.space {
-        Some(space) => format!("{text}\n{}", capacity::parts(space)),
+        Some(space) => format!("{text}\n\n{}", capacity::parts(space)),
         None => text,
     };
     let row = |role: &str, device: &Device| {

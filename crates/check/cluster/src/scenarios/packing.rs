@@ -9,7 +9,7 @@ pub fn all() -> Vec<Scenario> {
         "18. devices are full of packed blocks, and are written over by what does not pack",
         (
             "more is there than fits unpacked; what finds no room is refused, and no byte is wrong; what is trimmed is room again",
-            "disk groups pack; a disk is written until there is no space, written over from its other end, trimmed, and written again; a host loses power in between",
+            "disk groups pack; a disk is written until there is no space, written over from its beginning, trimmed, and written again; a host loses power in between",
         ),
         (of_much_text(), 3),
         written_over,
@@ -50,7 +50,7 @@ async fn written_over(stage: Stage) -> Result<(), String> {
         return Err(format!("{sectors} sectors fitted: packing saved too little"));
     }
     guests.verify_at(at).await?;
-    let over = guests.fill(at, true).await?;
+    let over = guests.fill(at, false).await?;
     stage.count("MiB written over", over >> 11);
     guests.verify_at(at).await?;
     let other = (at + 1) % stage.hosts();

@@ -114,9 +114,11 @@ fn reads_are_what_was_written_whatever_is_packed() {
             let below = |most: u64| rig.world.random_below(most);
             let (first, count) = (below(BLOCKS - 8), 1 + below(4));
             match below(40) {
-                0 => rig.append(&group, zero(1, seq, seq - 1, first, count as u32 * 4)).map(|()| {
-                    (first..first + count * 4).for_each(|block| forget(&mut model, block));
-                }),
+                0 => {
+                    let count = (count * 4).min(BLOCKS - first);
+                    rig.append(&group, zero(1, seq, seq - 1, first, count as u32))
+                        .map(|()| (first..first + count).for_each(|block| forget(&mut model, block)))
+                }
                 1 => {
                     let tags: Vec<u64> = (0..count).map(|at| seq * 8 + at).collect();
                     rig.append(&group, write(seq, seq - 1, first, &tags))
