@@ -101,19 +101,9 @@ pub async fn one(cluster: &Cluster, event: Event) {
             }
         }
         What::HandOver { disk, host } => hand_over(cluster, *disk, *host).await,
-        What::Scrub { host } => {
-            let start = v1::ScrubChange { verb: v1::ScrubVerb::Start, host: None, disk_group: None };
-            if let Err(error) = cluster.manage(*host, async move |node| node.scrub(start).await).await {
-                cluster.log.add(format!("h{host} has nothing scrubbed: {error}"));
-            }
-        }
+        What::Scrub { host } => scrub(cluster, *host).await,
         What::Compression { host, group, stays } => {
-            let Some(id) = cluster.group_id(*host, *group) else { return };
-            cluster.set_compression(id, true).await;
-            if !stays {
-                lasts.await;
-                cluster.set_compression(id, false).await;
-            }
+            packs(cluster, (*host, *group), (!stays).then_some(lasts)).await;
         }
         What::Resize { disk, host, by_bytes } => cluster.grow_disk(*disk, *host, *by_bytes).await,
         What::Maintenance { .. }
@@ -136,6 +126,23 @@ pub async fn one(cluster: &Cluster, event: Event) {
             create_and_delete(cluster, &format!("extra-{number}"), *size_bytes, (*maker, *deleter), lasts).await;
         }
         device => spoil(cluster, device, lasts).await,
+    }
+}
+
+/// A host is asked to have all disk groups scrubbed.
+async fn scrub(cluster: &Cluster, host: usize) {
+    let start = v1::ScrubChange { verb: v1::ScrubVerb::Start, host: None, disk_group: None };
+    if let Err(error) = cluster.manage(host, async move |node| node.scrub(start).await).await {
+        cluster.log.add(format!("h{host} has nothing scrubbed: {error}"));
+    }
+}
+
+/// A disk group packs for a time, or from now on.
+async fn packs(cluster: &Cluster, group: (usize, usize), lasts: Option<impl Future<Output = ()>>) {
+    cluster.pack(group, true).await;
+    if let Some(lasts) = lasts {
+        lasts.await;
+        cluster.pack(group, false).await;
     }
 }
 

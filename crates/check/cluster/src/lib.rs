@@ -19,6 +19,7 @@ pub mod curves;
 pub mod directory;
 mod draw;
 pub mod ends;
+pub mod groups;
 pub mod guests;
 pub mod held;
 pub mod inject;

@@ -83,8 +83,7 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
     let delta = after.saturating_sub(before);
     // What is reserved or overwritten costs nothing, however full the device is, but for what a snapshot views of it.
     let is_reserved = own <= component.reserved_blocks && more.history == 0;
-    let by = if matches!(record, LogRecord::Copy { .. }) { By::Copy } else { By::Guest };
-    let wanted = (delta, more.data.1, by);
+    let wanted = (delta, more.data.1, by(record));
     if !fits(tier, device, wanted, is_reserved) {
         return no_room(tier, device, wanted, blocks.max(more.data.1));
     }
@@ -94,6 +93,10 @@ pub(crate) fn charge(components: &mut Components, tier: &mut Tier, record: &LogR
         c.queued_history += more.history;
     });
     Ok(Charge::Now(Some(more)))
+}
+
+fn by(record: &LogRecord) -> By {
+    if matches!(record, LogRecord::Copy { .. }) { By::Copy } else { By::Guest }
 }
 
 /// Whether so many blocks more, of which so many have data, have room in one of the regimes.

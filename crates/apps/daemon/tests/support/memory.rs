@@ -15,6 +15,7 @@ use super::{
     members::{members, members_changed},
     scrubs::scrub_of,
     snapshots::Snapshots,
+    space::space,
 };
 
 /// The cluster.
@@ -33,7 +34,7 @@ pub(super) struct State {
     next: u128,
 }
 
-const GROUP_BYTES: u64 = 100 << 30;
+pub(super) const GROUP_BYTES: u64 = 100 << 30;
 
 impl MemoryCluster {
     /// Four hosts, one disk group each; host-4 is down, and disk "wounded" has its second copy there.
@@ -124,34 +125,6 @@ fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
         scrubbed_unix_ms: None,
         compression: up.then_some(false),
         space: up.then(space),
-    }
-}
-
-/// 8 GiB of blocks take 4 GiB.
-fn space() -> DiskGroupSpace {
-    let (stored_bytes, headers_bytes, dead_bytes) = (4 << 30, 48 << 20, 16 << 20);
-    let (cleaner_reserve_bytes, outside_bytes) = (5 << 30, 1 << 20);
-    let parts = stored_bytes + headers_bytes + dead_bytes + cleaner_reserve_bytes + outside_bytes;
-    DiskGroupSpace {
-        disks_bytes: 5 << 30,
-        clones_bytes: 1 << 30,
-        snapshots_bytes: 2 << 30,
-        unknown_bytes: 0,
-        promised_bytes: 3 << 30,
-        capacity_bytes: GROUP_BYTES,
-        stored_before_bytes: 8 << 30,
-        stored_bytes,
-        headers_bytes,
-        dead_bytes,
-        cleaner_reserve_bytes,
-        free_bytes: GROUP_BYTES - parts,
-        outside_bytes,
-        checksums_bytes: 16 << 20,
-        cache_bytes: GROUP_BYTES,
-        log_bytes: 10 << 30,
-        log_used_bytes: 1 << 30,
-        metadata_bytes: 2 << 30,
-        metadata_used_bytes: 200 << 20,
     }
 }
 

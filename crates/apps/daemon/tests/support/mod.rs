@@ -8,6 +8,7 @@ mod members;
 pub mod memory;
 mod scrubs;
 mod snapshots;
+mod space;
 mod usage;
 
 use std::{rc::Rc, sync::Arc, thread::JoinHandle};

@@ -4,7 +4,7 @@ use cairn_types::{ClusterId, SlowDevices};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::{disk_group::DiskGroupSpace, health::Severity};
+use super::health::Severity;
 
 /// Space, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
@@ -15,19 +15,6 @@ pub struct Capacity {
     pub used_bytes: u64,
     /// Still free for data.
     pub free_bytes: u64,
-}
-
-/// Where the bytes of all devices are.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-pub struct ClusterCapacity {
-    /// All disk groups that answered, together.
-    pub space: DiskGroupSpace,
-    /// What disks may be written up to: their sizes, each once, whatever the policy.
-    pub provisioned_bytes: u64,
-    /// Disk groups that are counted.
-    pub disk_groups: u32,
-    /// Disk groups of which nobody says anything now, with the reason.
-    pub not_counted: Vec<String>,
 }
 
 /// The directory as this host sees it.

@@ -1,6 +1,7 @@
 //! Version 1 of the API. Requests refuse unknown fields, answers may gain some: clients ignore what they do not know.
 
 mod cache;
+mod capacity;
 mod clone;
 mod cluster;
 mod counters;
@@ -31,7 +32,7 @@ pub use cairn_metrics::{
 
 // All that a noun has is the API's: a new type is named in its own file only.
 pub use self::{
-    cache::*, clone::*, cluster::*, counters::*, device::*, disk::*, disk_group::*, explain::*, health::*, host::*,
-    latency::*, members::*, name::*, policy::*, policy_edit::*, record::*, resync::*, schedule::*, scrub::*,
+    cache::*, capacity::*, clone::*, cluster::*, counters::*, device::*, disk::*, disk_group::*, explain::*, health::*,
+    host::*, latency::*, members::*, name::*, policy::*, policy_edit::*, record::*, resync::*, schedule::*, scrub::*,
     session::*, snapshot::*, upgrade::*, usage::*, what_if::*,
 };
