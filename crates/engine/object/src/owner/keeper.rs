@@ -135,7 +135,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.meet_policy().await;
         self.go_on_moving().await;
         self.go_on_converting().await;
-        self.settle_when_idle();
+        self.tell_settled();
     }
 
     /// Records failed components absent or degraded; writes that wait for it go on.
@@ -610,7 +610,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         Ok(session)
     }
 
-    fn settle_when_idle(&self) {
+    fn tell_settled(&self) {
         let (settled, links) = {
             let mut state = self.state.borrow_mut();
             let Some(settled) = state.settled_to_tell() else { return };
