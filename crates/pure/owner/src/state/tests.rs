@@ -53,6 +53,26 @@ fn settled_is_told_once_after_operations() {
     assert_eq!((state.settled_to_tell(), state.wrote()), (None, false));
 }
 
+/// Goal: a copy that is filled hears of what is settled while other operations are under way; where none is filled nobody does before they have ended.
+/// Method: two operations, the first one ends; with a copy that is filled, and without.
+#[test]
+fn settled_is_told_in_between_while_a_copy_is_filled() {
+    let between = |mut state: State| {
+        state.settled_to_tell();
+        let ((first, _, _), (second, _, _)) = (state.begin(0, 0), state.begin(0, 0));
+        state.end(first);
+        let told = state.settled_to_tell();
+        assert_eq!(state.settled_to_tell(), None, "once");
+        state.end(second);
+        assert_eq!(state.settled_to_tell(), Some(second));
+        (told, first)
+    };
+    let (told, first) = between(owner());
+    assert_eq!(told, Some(first));
+    let (told, _) = between(owner_of_rows(1, 1, &[ComponentState::Active; 2]));
+    assert_eq!(told, None);
+}
+
 /// Goal: a copy that failed is not read, and may have what the others lost as long as it is not gone for good.
 #[test]
 fn reads_go_to_copies_in_sync_that_have_not_failed() {
