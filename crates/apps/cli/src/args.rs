@@ -414,6 +414,9 @@ pub enum DiskGroup {
         /// Pack what is moved to the capacity devices from now on (LZ4); what stands there stays as it is until it is overwritten
         #[arg(long, value_name = "on|off", value_parser = on_or_off())]
         compression: Option<bool>,
+        /// Store blocks that are equal once on each capacity device, from now on; what stands there stays as it is until it is overwritten
+        #[arg(long, value_name = "on|off", value_parser = on_or_off())]
+        dedupe: Option<bool>,
     },
     /// Give up a disk group; refused while it holds components
     Remove {

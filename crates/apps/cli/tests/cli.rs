@@ -68,6 +68,7 @@ fn tables_for_people() {
         "disk-group replace-device 00000010 --device /dev/sda --with /dev/sdb",
         "disk-group list",
         "disk-group set 00000020 --compression on",
+        "disk-group set 00000020 --dedupe on --compression off",
         "disk-group show 00000020",
         "cluster capacity",
         "disk list",

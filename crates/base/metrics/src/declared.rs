@@ -101,6 +101,14 @@ measures! {
         map_kept_blocks: Count,
         /// How long the disk group took to open: its metadata and its log were read.
         opening_us: Microseconds,
+        /// Items of capacity devices that several equal blocks refer to.
+        shared_items: Count,
+        /// References of blocks to these.
+        shared_references: Count,
+        /// Entries of the tables in memory by which deduplication finds blocks that are stored.
+        dedupe_hooks: Count,
+        /// Of so many blocks one is entered there, where that is least.
+        dedupe_hooks_one_in: Count,
     }
 }
 
@@ -171,5 +179,29 @@ measures! {
         scrub_bad_blocks: Count,
         /// Blocks that scrub found bad, and that are whole again.
         scrub_repaired_blocks: Count,
+        /// Blocks that destage packed.
+        packed_blocks: Count,
+        /// Bytes that these took, in whole sectors.
+        packed_bytes: Bytes,
+        /// Blocks that destage wrote as they are, as they did not pack.
+        unpacked_blocks: Count,
+        /// Blocks of zeroes that destage found and wrote nothing of, with compression or deduplication on.
+        zero_blocks: Count,
+        /// Blocks that deduplication looked for among those that are stored.
+        dedupe_looked_up_blocks: Count,
+        /// Headers of runs that were read for that.
+        dedupe_header_reads: Count,
+        /// Blocks that were compared with a stored one.
+        dedupe_compared_blocks: Count,
+        /// Of these, blocks that were not equal.
+        dedupe_unlike_blocks: Count,
+        /// Blocks that refer to an equal one that was stored before.
+        dedupe_hit_blocks: Count,
+        /// Blocks that refer to an equal one that was destaged with them.
+        dedupe_twin_blocks: Count,
+        /// Blocks that were equal to a stored one which nobody held any more a moment later: these were written.
+        dedupe_late_blocks: Count,
+        /// Items with several references that the cleaner moved.
+        dedupe_moved_items: Count,
     }
 }

@@ -115,11 +115,13 @@ pub enum Feature {
     Clones,
     /// See [`Feature::sentence`].
     Compression,
+    /// See [`Feature::sentence`].
+    Deduplication,
 }
 
 impl Feature {
     /// All of them, in the order in which they came.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::HeartbeatFacts,
         Self::MapPages,
         Self::Moves,
@@ -131,6 +133,7 @@ impl Feature {
         Self::Snapshots,
         Self::Clones,
         Self::Compression,
+        Self::Deduplication,
     ];
 
     /// As people read it.
@@ -147,6 +150,7 @@ impl Feature {
             Self::Snapshots => "snapshots",
             Self::Clones => "clones",
             Self::Compression => "compression",
+            Self::Deduplication => "deduplication",
         }
     }
 
@@ -161,7 +165,7 @@ impl Feature {
             | Self::CompareCopies
             | Self::ErasureCoding
             | Self::Conversion => Level(13),
-            Self::Snapshots | Self::Clones | Self::Compression => Level(14),
+            Self::Snapshots | Self::Clones | Self::Compression | Self::Deduplication => Level(14),
         }
     }
 
@@ -210,6 +214,10 @@ impl Feature {
             }
             Self::Compression => {
                 "a disk group packs what it moves to its capacity devices, where an administrator asks for it: older builds do not open such a group"
+            }
+            Self::Deduplication => {
+                "a disk group stores blocks that are equal once on each of its capacity devices, where an administrator asks for it: older builds do not open such a \
+                 group"
             }
         }
     }

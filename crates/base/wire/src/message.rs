@@ -507,7 +507,7 @@ mod tests {
             assert_eq!(message.since(), Feature::Snapshots.since(), "{message:?}");
             assert_eq!(crate::decode(&crate::encode(&message)).as_ref(), Ok(&message));
         }
-        let settings = Api(v1::DiskGroupSettings { compression: Some(true) });
+        let settings = Api(v1::DiskGroupSettings { compression: Some(true), deduplication: Some(false) });
         let set = Request::ManageHost { command: HostCommand::SetGroup { disk_group, settings } };
         let message = Message::Request { id: 1, request: set };
         assert_eq!(message.since(), Feature::Compression.since());

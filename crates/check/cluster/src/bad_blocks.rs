@@ -202,6 +202,23 @@ pub fn spoil_at(cluster: &Cluster, host: usize, count: usize) -> usize {
     count
 }
 
+/// Has blocks of a host go bad at rest that are equal to others, one after the other in each way that there is: none of another host. How many.
+pub fn rot_common(cluster: &Cluster, n: usize, count: usize) -> usize {
+    let host = &cluster.members[n].host;
+    let mut pages: Vec<Page> = Vec::new();
+    for device in host.disk_names().into_iter().filter(|name| name.contains("capacity")).map(|name| host.disk(&name)) {
+        let all = device.all_written(SUPERBLOCK_BYTES).into_iter();
+        let common = all.filter(|offset| model::is_common_block(&device.peek(*offset, BLOCK_BYTES as usize)));
+        pages.extend(common.map(|offset| Page { version: 0, device: device.clone(), offset }));
+    }
+    let count = count.min(pages.len());
+    for turn in 0..count {
+        let page = pages.swap_remove(cluster.world.random_below(pages.len() as u64) as usize);
+        page.rot(Rot::ALL[turn % Rot::ALL.len()]);
+    }
+    count
+}
+
 /// Where blocks of two copies are spoiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Where {

@@ -217,13 +217,18 @@ pub(crate) fn scrubs(rng: &mut Rng, hosts: usize, ends_ms: u64) -> Vec<Event> {
     (0..times).map(one).collect()
 }
 
-/// In two of three runs disk groups pack what they destage, for a time or from then on: one to four times any of them.
-pub(crate) fn compression(rng: &mut Rng, shape: &Shape, ends_ms: u64) -> Vec<Event> {
+/// In two of three runs something is chosen of disk groups, for a time or from then on: one to four times of any of them.
+pub(crate) fn choices(
+    rng: &mut Rng,
+    shape: &Shape,
+    ends_ms: u64,
+    what: impl Fn(usize, usize, bool) -> What,
+) -> Vec<Event> {
     let times = if rng.one_in(3) { 0 } else { rng.between(1, 4) };
     let one = |_| {
         let (host, group) = (rng.below(shape.hosts as u64) as usize, rng.below(shape.groups as u64) as usize);
         let (at_ms, for_ms) = (rng.below(ends_ms / 2 + 1), rng.between(500, 20_000));
-        Event { at_ms, for_ms, what: What::Compression { host, group, stays: rng.one_in(2) } }
+        Event { at_ms, for_ms, what: what(host, group, rng.one_in(2)) }
     };
     (0..times).map(one).collect()
 }

@@ -13,20 +13,23 @@ impl Cluster {
         asked.map_err(|error| error.to_string())
     }
 
-    /// Has a disk group pack what it destages, or not; what is refused is in the log.
-    pub async fn set_compression(&self, id: DiskGroupId, on: bool) {
+    /// Chooses something of a disk group; what is refused is in the log.
+    pub async fn choose(&self, id: DiskGroupId, settings: v1::DiskGroupSettings) {
         let Ok(up) = self.asked_of(0) else { return };
-        let settings = v1::DiskGroupSettings { compression: Some(on) };
-        match self.manage(up, async move |node| node.disk_group_set(id, settings).await).await {
-            Ok(_) => self.log.add(format!("disk group {id}: compression {on}")),
-            Err(error) => self.log.add(format!("disk group {id} is not set to compression {on}: {error}")),
+        let chosen = settings.clone();
+        match self.manage(up, async move |node| node.disk_group_set(id, chosen).await).await {
+            Ok(_) => self.log.add(format!("disk group {id}: {settings:?}")),
+            Err(error) => self.log.add(format!("disk group {id} is not set to {settings:?}: {error}")),
         }
     }
+}
 
-    /// Has a disk group of a host pack what it destages, where it is open.
-    pub async fn pack(&self, (host, group): (usize, usize), on: bool) {
-        if let Some(id) = self.group_id(host, group) {
-            self.set_compression(id, on).await;
-        }
-    }
+/// A disk group packs what it destages, or not.
+pub fn packs(on: bool) -> v1::DiskGroupSettings {
+    v1::DiskGroupSettings { compression: Some(on), ..v1::DiskGroupSettings::default() }
+}
+
+/// A disk group stores equal blocks once, or not.
+pub fn shares(on: bool) -> v1::DiskGroupSettings {
+    v1::DiskGroupSettings { deduplication: Some(on), ..v1::DiskGroupSettings::default() }
 }

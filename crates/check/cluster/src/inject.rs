@@ -14,6 +14,7 @@ use crate::{
     bad_blocks::{self, Spoil},
     cluster::Cluster,
     ends::{Bit, bit_of_the_last_two},
+    groups::{packs, shares},
     membership,
     plan::Plan,
     schedules,
@@ -102,9 +103,7 @@ pub async fn one(cluster: &Cluster, event: Event) {
         }
         What::HandOver { disk, host } => hand_over(cluster, *disk, *host).await,
         What::Scrub { host } => scrub(cluster, *host).await,
-        What::Compression { host, group, stays } => {
-            packs(cluster, (*host, *group), (!stays).then_some(lasts)).await;
-        }
+        What::Compression { .. } | What::Deduplication { .. } => chosen(cluster, what, lasts).await,
         What::Resize { disk, host, by_bytes } => cluster.grow_disk(*disk, *host, *by_bytes).await,
         What::Maintenance { .. }
         | What::Drain { .. }
@@ -137,12 +136,22 @@ async fn scrub(cluster: &Cluster, host: usize) {
     }
 }
 
-/// A disk group packs for a time, or from now on.
-async fn packs(cluster: &Cluster, group: (usize, usize), lasts: Option<impl Future<Output = ()>>) {
-    cluster.pack(group, true).await;
-    if let Some(lasts) = lasts {
+/// Something is chosen of a disk group for a time, or from now on.
+async fn chosen(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>) {
+    let (settings, host, group, stays): (fn(bool) -> v1::DiskGroupSettings, _, _, _) = match *what {
+        What::Compression { host, group, stays } => (packs, host, group, stays),
+        What::Deduplication { host, group, stays } => (shares, host, group, stays),
+        _ => return,
+    };
+    let choose = async |on| {
+        if let Some(id) = cluster.group_id(host, group) {
+            cluster.choose(id, settings(on)).await;
+        }
+    };
+    choose(true).await;
+    if !stays {
         lasts.await;
-        cluster.pack(group, false).await;
+        choose(false).await;
     }
 }
 

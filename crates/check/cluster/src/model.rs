@@ -8,7 +8,7 @@
 //! Blocks whose only source was spoiled may end a request with a media error, until they are written: those and no others.
 //!
 //! Promises    no false alarm: what is refused here no linearizable register does
-//! Assumes     values are unique, but for zeroes: which of several was read is not known, and proves nothing of them
+//! Assumes     values of a sector are unique, but for zeroes: which of several was read is not known, and proves nothing of them
 //! Not here    the full search for an order of all operations: what follows from three or more reads together is not seen
 //! Source      Gibbons & Korach, "Testing Shared Memories", SIAM J. Comput. 1997: with unique values, intervals decide
 
@@ -46,7 +46,7 @@ impl Found {
             return Self::Zeroes;
         }
         let word = |n: usize| u64::from_le_bytes(bytes[n * 8..n * 8 + 8].try_into().expect("eight bytes"));
-        let version = word(2);
+        let version = version_of(sector, [word(0), word(1), word(2)]);
         match words(disk, sector, version).enumerate().all(|(n, want)| word(n) == want) {
             true => Self::Version(version),
             false => Self::Strange { sector: word(1), version },
@@ -407,8 +407,8 @@ impl Model {
     }
 }
 
-/// The bytes of a write of `disk`: disk, sector and version, and then words made of them, for each sector. One version of three is noise, one half
-/// of it, one packs to next to nothing.
+/// The bytes of a write of `disk`. For each sector they say which version it is, and mostly of which disk and sector. One version of three is noise,
+/// one half of it, one packs to next to nothing.
 pub fn bytes(disk: u64, first: u64, count: u64, version: u64) -> Vec<u8> {
     let mut bytes = Vec::with_capacity((count * SECTOR) as usize);
     for sector in first..first + count {
@@ -418,9 +418,10 @@ pub fn bytes(disk: u64, first: u64, count: u64, version: u64) -> Vec<u8> {
 }
 
 fn words(disk: u64, sector: u64, version: u64) -> impl Iterator<Item = u64> {
-    let seed = disk ^ sector.rotate_left(20) ^ version.rotate_left(40);
+    let told = told(disk, sector, version);
+    let seed = told[0] ^ told[1].rotate_left(20) ^ told[2].rotate_left(40);
     let step = |word: &u64| Some(word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
-    let noise = match version % 3 {
+    let noise = match told[2] % 3 {
         0 => SECTOR / 8,
         1 => SECTOR / 16,
         _ => 0,
@@ -429,7 +430,44 @@ fn words(disk: u64, sector: u64, version: u64) -> impl Iterator<Item = u64> {
     let same = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let rest =
         std::iter::successors(step(&seed), step).zip(0..).map(move |(word, at)| if at < noise { word } else { same });
-    [disk, sector, version].into_iter().chain(rest).take(SECTOR as usize / 8)
+    told.into_iter().chain(rest).take(SECTOR as usize / 8)
+}
+
+/// What blocks have in place of a disk that are equal to others, of any disk.
+const COMMON: u64 = u64::MAX;
+/// Every other so many versions are common ones.
+const COMMON_VERSIONS: u64 = 32;
+/// Blocks in a row of these have other contents each, whatever the version. Such a run has the blocks of any row of parity's columns: else parity
+/// of three blocks could be one of them.
+const DISTINCT_BLOCKS: u64 = 64;
+const ALIKE_BLOCKS: u64 = 16;
+
+fn is_common(version: u64) -> bool {
+    version / COMMON_VERSIONS % 2 == 1
+}
+
+/// The first words of a sector. Of a common version they say nothing of the disk, and of the sector only enough for equal blocks to be in its
+/// neighbourhood and far off; the version can be told of them, and of where they stand.
+fn told(disk: u64, sector: u64, version: u64) -> [u64; 3] {
+    if !is_common(version) {
+        return [disk, sector, version];
+    }
+    let (block, of_block) = (sector / BLOCK_SECTORS, sector % BLOCK_SECTORS);
+    let class = block % DISTINCT_BLOCKS / ALIKE_BLOCKS * BLOCK_SECTORS + of_block;
+    [COMMON, class, version + block % ALIKE_BLOCKS]
+}
+
+/// The version of a sector by its first words.
+fn version_of(sector: u64, told: [u64; 3]) -> u64 {
+    match told[0] {
+        COMMON => told[2].wrapping_sub(sector / BLOCK_SECTORS % ALIKE_BLOCKS),
+        _ => told[2],
+    }
+}
+
+/// Whether a page of a device holds a block as other disks, or other places of this one, may have it.
+pub fn is_common_block(page: &[u8]) -> bool {
+    page.chunks_exact(SECTOR as usize).all(|sector| sector[..8] == COMMON.to_le_bytes())
 }
 
 /// The block of `disk` that this page of a device holds, and the newest version of its sectors; none where it holds anything else.
@@ -619,6 +657,27 @@ mod tests {
         turned[511] ^= 1;
         assert_eq!(Found::of(7, 40, &turned), Found::Strange { sector: 40, version: 3 });
         assert_eq!(Found::of(7, 40, &[0; 512]), Found::Zeroes);
+    }
+
+    /// Goal: common versions tell themselves where they stand, are equal to others elsewhere, and never to any in a row of columns.
+    #[test]
+    fn blocks_of_common_versions_are_equal_to_some_elsewhere() {
+        let block = |disk, block: u64, version| bytes(disk, block * 8, 8, version);
+        assert_eq!(block(7, 3, 40), block(8, 3 + 64, 40));
+        assert_eq!(block(7, 3, 40), block(8, 5, 38));
+        assert_ne!(block(7, 3, 40), block(7, 3, 41));
+        assert_ne!(block(7, 3, 20), block(8, 3, 20));
+        for at in 0..64 {
+            assert!((0..at).all(|other| block(7, at, 40) != block(7, other, 40)), "{at}");
+        }
+        let sector = &block(8, 5, 38)[512..1024];
+        assert_eq!(Found::of(7, 3 * 8 + 1, sector), Found::Version(40));
+        assert_eq!(Found::of(7, 5 * 8 + 1, sector), Found::Version(38));
+        assert!(matches!(Found::of(7, 3 * 8 + 2, sector), Found::Strange { .. }));
+        assert!(matches!(Found::of(7, 19 * 8 + 1, sector), Found::Strange { .. }));
+        let mut turned = sector.to_vec();
+        turned[16] ^= 64;
+        assert!(matches!(Found::of(7, 3 * 8 + 1, &turned), Found::Strange { .. }));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! away until it is replaced, and then another one. *Owner* draws several things that belong together, and meet the owner of a
 //! disk at a bad moment. *Beyond* spoils more than the disks' policies survive: then nothing is asked but that no byte is wrong.
 
-use cairn_faults::Event;
+use cairn_faults::{Event, What};
 use cairn_sim::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +76,10 @@ impl Plan {
         events.extend(draw::snapshots(&mut Rng::new(seed ^ 0x736e_6170), &shape, (menu, spoils), ends_ms));
         events.extend(draw::schedule(&mut Rng::new(seed ^ 0x7363_6865_6475), &shape, (menu, &events), ends_ms));
         events.extend(draw::scrubs(&mut Rng::new(seed ^ 0x0073_6372_7562), shape.hosts, ends_ms));
-        events.extend(draw::compression(&mut Rng::new(seed ^ 0x7061_636b), &shape, ends_ms));
+        let compression = |host, group, stays| What::Compression { host, group, stays };
+        events.extend(draw::choices(&mut Rng::new(seed ^ 0x7061_636b), &shape, ends_ms, compression));
+        let deduplication = |host, group, stays| What::Deduplication { host, group, stays };
+        events.extend(draw::choices(&mut Rng::new(seed ^ 0x6465_6475_7065), &shape, ends_ms, deduplication));
         events.extend(draw::membership(&mut Rng::new(seed ^ 0x676f_6e65), &shape, menu, ends_ms));
         events.sort_by_key(|event| event.at_ms);
         let quiet = rng.one_in(2);
@@ -104,8 +107,6 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-
-    use cairn_faults::What;
 
     use super::*;
 

@@ -43,11 +43,19 @@ pub async fn check_at_rest(cluster: &Cluster, disks: &[String], what: Spoiled) -
     stores_in_order(cluster, spoiled).await
 }
 
+/// What is counted of disk groups that are open at the end: blocks that they packed, and blocks that they found to be equal to others.
+pub const PACKED: &str = "blocks packed";
+/// See [`PACKED`].
+pub const EQUAL: &str = "equal blocks found";
+
 /// I7 of every store.
 pub async fn stores_in_order(cluster: &Cluster, spoiled: bool) -> Result<(), String> {
     for n in 0..cluster.members.len() {
         let node = cluster.node(n).ok_or_else(|| format!("h{n} is down"))?;
         for store in node.stores() {
+            let counters = store.group().stats().counters;
+            cluster.count_more(PACKED, counters.packed_blocks);
+            cluster.count_more(EQUAL, counters.dedupe_hit_blocks + counters.dedupe_twin_blocks);
             let check = async move {
                 match spoiled {
                     true => store.group().check_bookkeeping().await,

@@ -137,6 +137,9 @@ impl Spread {
             What::Move { disk, from } => What::Move { disk, from: self.one(from, 0) },
             What::Scrub { host } => What::Scrub { host: self.one(host, 0) },
             What::Compression { host, group, stays } => What::Compression { host: self.one(host, group), group, stays },
+            What::Deduplication { host, group, stays } => {
+                What::Deduplication { host: self.one(host, group), group, stays }
+            }
             What::Drain { host, group } => What::Drain { host: self.one(host, 0), group },
             What::Maintenance { host, mode } => What::Maintenance { host: self.one(host, 0), mode },
             What::Remove { host } => What::Remove { host: self.one(host, 0) },

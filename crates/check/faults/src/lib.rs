@@ -199,6 +199,8 @@ pub enum What {
     Scrub { host: usize },
     /// A disk group of a host packs what it destages for a time, or from then on.
     Compression { host: usize, group: usize, stays: bool },
+    /// A disk group of a host stores equal blocks once for a time, or from then on.
+    Deduplication { host: usize, group: usize, stays: bool },
     /// A host is emptied and removed, where that can be done; at the end it is taken in again, with blank devices.
     Remove { host: usize },
     /// A host dies and is forgotten, where nothing is lost with it. It starts with what it held, and is taken in again at the end.
@@ -271,6 +273,7 @@ impl What {
             Self::Move { .. } => "move",
             Self::Scrub { .. } => "scrub",
             Self::Compression { .. } => "compression",
+            Self::Deduplication { .. } => "deduplication",
             Self::Remove { .. } => "removed host",
             Self::Forget { .. } => "forgotten host",
             Self::CreateAndDelete { .. } => "create and delete",
@@ -278,7 +281,7 @@ impl What {
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 53] = [
+    pub const KINDS: [&'static str; 54] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -329,6 +332,7 @@ impl What {
         "move",
         "scrub",
         "compression",
+        "deduplication",
         "removed host",
         "forgotten host",
         "create and delete",

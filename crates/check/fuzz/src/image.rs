@@ -12,7 +12,7 @@ use cairn_format::{
 };
 use cairn_sim::{Medium, SimDisk, SimEnv, World};
 use cairn_store::{
-    DiskGroup, DiskGroupDevices, Expect, FormatOptions, Identity, OpenOptions, RunningOptions, StoreError,
+    Choice, DiskGroup, DiskGroupDevices, Expect, FormatOptions, Identity, OpenOptions, RunningOptions, StoreError,
 };
 use cairn_types::{
     BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ClusterId, ComponentId, ComponentOp, DiskGroupId, Epoch,
@@ -213,7 +213,7 @@ fn make(number: usize) -> Image {
         let identity = Identity { cluster: ClusterId(1), host: HOST, disk_group: DiskGroupId(3) };
         DiskGroup::format(env.clone(), disks.clone(), identity, &format_options()).await.expect("blank devices");
         let group = open(env, disks).await.expect("a new group");
-        group.set_compression(packs).await.expect("it is allowed");
+        group.choose(Choice::packs(packs)).await.expect("it is allowed");
         for (at, operation) in work().into_iter().enumerate() {
             if destages && at == DESTAGE_AFTER {
                 group.drain().await.expect("devices that work");

@@ -98,6 +98,7 @@ fn needs_at(level: Level) -> Needs {
         (Feature::ErasureCoding, Needs::PARITY),
         (Feature::Snapshots, Needs::CUTS),
         (Feature::Compression, Needs::SPOTS),
+        (Feature::Deduplication, Needs::SHARED),
     ];
     needs.into_iter().filter(|(feature, _)| level.has(*feature)).fold(Needs::NONE, |all, (_, needs)| all.with(needs))
 }

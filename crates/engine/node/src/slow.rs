@@ -10,7 +10,7 @@ use cairn_api::v1;
 use cairn_env::Env;
 use cairn_object::LocalStore;
 use cairn_pace::{SLOW_SPAN, SlowWatch, judge};
-use cairn_types::{DeviceId, DeviceTimes, Feature, SlowDevices, Time};
+use cairn_types::{DeviceId, DeviceTimes, DiskGroupId, Feature, SlowDevices, Time};
 use cairn_wire::Facts;
 
 use crate::{groups::is_called, node::Node};
@@ -101,6 +101,15 @@ impl<E: Env> Node<E> {
             |path: &str| found.iter().find(|device| is_called(device, path)).and_then(|device| device.rotates);
         let all = known.iter().map(|(path, device)| (*device, rotates(path)));
         *inner.slow.rotates.borrow_mut() = all.collect();
+    }
+
+    /// The path of a device of a disk group of this host that is known to rotate.
+    pub(crate) async fn rotating_device(&self, disk_group: DiskGroupId) -> Option<String> {
+        self.learn_rotations().await;
+        let (groups, rotates) = (self.inner.groups.borrow(), self.inner.slow.rotates.borrow());
+        let paths = groups.get(&disk_group)?;
+        let mut all = paths.all().zip(&paths.devices);
+        all.find(|(_, device)| rotates.get(device).copied().flatten() == Some(true)).map(|(path, _)| path.clone())
     }
 
     /// A device of this host, for people, where it is slow.

@@ -148,10 +148,11 @@ impl<E: Env> Inner<E> {
         };
         write_superblock(&self.cache, &superblock).await?;
         let may_have_cuts = superblock.needs.include(Needs::CUTS);
-        let has_packed = superblock.needs.include(Needs::SPOTS);
+        let (has_packed, has_shared) =
+            (superblock.needs.include(Needs::SPOTS), superblock.needs.include(Needs::SHARED));
         *self.superblock.borrow_mut() = superblock;
         let mut state = self.state.borrow_mut();
-        state.tier.has_packed = has_packed;
+        (state.tier.has_packed, state.tier.has_shared) = (has_packed, has_shared);
         if let Some(pages) = state.map.pages_mut() {
             pages.may_have_cuts = may_have_cuts;
         }

@@ -256,7 +256,7 @@ impl<E: Env> Inner<E> {
         state.tier.next_round();
         state.counters.cleaned_bytes += blocks.iter().map(|block| block.data.len() as u64).sum::<u64>();
         state.counters.cleaned_segments += victims.len() as u64;
-        state.packing.moved_items += blocks.iter().filter(|block| block.name.is_some()).count() as u64;
+        state.counters.dedupe_moved_items += blocks.iter().filter(|block| block.name.is_some()).count() as u64;
         Ok(state.tier.of(device).free_segments() > before)
     }
 

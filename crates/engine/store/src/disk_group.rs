@@ -170,6 +170,7 @@ impl<E: Env> DiskGroup<E> {
         if inner.tuning.idle_destage_ms > 0 {
             inner.env.spawn(inner.clone().run_idle());
         }
+        inner.recall_hooks();
         inner.start_probes();
         Self { handle: Rc::new(Handle(inner)) }
     }
@@ -471,6 +472,7 @@ impl<E: Env> DiskGroup<E> {
             let (waiting, kept) = pages.shards.depths();
             (waiting, kept, pages.zone.in_use())
         });
+        let ((shared_items, shared_references), (hooks, hooks_one_in)) = (state.shared_now(), state.twins.depth());
         StoreStats {
             disk_group: inner.id,
             opened_unix_ms: inner.opened_unix_ms,
@@ -500,7 +502,10 @@ impl<E: Env> DiskGroup<E> {
             map_has_rows: state.map.pages().is_none_or(|pages| pages.has_rows),
             compression: state.settings.compression(),
             deduplication: state.settings.deduplication(),
-            packing: state.packing_now(),
+            shared_items,
+            shared_references,
+            hooks,
+            hooks_one_in,
             counters: StoreCounters {
                 metadata_write_bytes: inner.meta.written_bytes()
                     + state.counters.map_pages_written * cairn_format::MAP_PAGE_BYTES as u64,

@@ -15,8 +15,8 @@ use std::{
 use bytes::Bytes;
 use cairn_env::Env;
 use cairn_format::{
-    PAGE_SECTORS, RunError, SECTOR_BYTES, Spot, crc32c, decode_run_header, fingerprint, shared_rows::REFERENCES_MAX,
-    zero_block_crc,
+    PAGE_SECTORS, RunError, RunHeader, SECTOR_BYTES, Spot, crc32c, decode_run_header, fingerprint,
+    shared_rows::REFERENCES_MAX, zero_block_crc,
 };
 use cairn_types::{BLOCK_BYTES, Canary, ComponentId};
 use futures::{StreamExt, stream};
@@ -150,7 +150,7 @@ impl<E: Env> Inner<E> {
             }
             Some(Made::Nothing) | None => true,
         });
-        self.state.borrow_mut().packing.zero_blocks += zeroes.len() as u64;
+        self.state.borrow_mut().counters.zero_blocks += zeroes.len() as u64;
         zeroes
     }
 
@@ -191,7 +191,7 @@ impl<E: Env> Inner<E> {
                 blocks.push(out);
             }
         }
-        self.state.borrow_mut().packing.twin_blocks += found.twins.len() as u64;
+        self.state.borrow_mut().counters.dedupe_twin_blocks += found.twins.len() as u64;
         found
     }
 
@@ -217,7 +217,7 @@ impl<E: Env> Inner<E> {
                 }
                 let page = {
                     let state = &mut *self.state.borrow_mut();
-                    state.packing.looked_up_blocks += 1;
+                    state.counters.dedupe_looked_up_blocks += 1;
                     let devices = state.tier.len();
                     let of = state.twins.of(device, devices);
                     of.hooks.run_of(fingerprint).filter(|page| !of.runs.has(*page) && !tried.contains(page))
@@ -246,39 +246,43 @@ impl<E: Env> Inner<E> {
         Some(Stored { _pin: (!Canary::HitUnpinned.sings()).then(pin), ..stored })
     }
 
-    /// Reads the header of a run. False where there is none that is of use.
-    async fn load_run(&self, device: u8, page: RunPage) -> bool {
+    /// Reads the header of a run that blocks may share. None where there is none that is of use.
+    pub(crate) async fn read_run(&self, device: u8, page: RunPage) -> Option<(RunHeader, u32)> {
         let (segment, generation, left, offset, log_id) = {
             let state = self.state.borrow();
             let segments = state.tier.of(device);
             let (segment, within) = (page / segments.segment_pages, page % segments.segment_pages);
             if u64::from(segment) >= segments.count() {
-                return false;
+                return None;
             }
             let row = segments.row(segment);
             if within >= row.fill || !segments.may_be_shared(segment, row.generation) {
-                return false;
+                return None;
             }
             let offset = segments.device_offset(u64::from(page));
             (segment, row.generation, u64::from(row.fill - within), offset, state.log.id())
         };
         let _pin = self.pins.pin(device, u64::from(segment));
         let mut pages = HEADER_PAGES_AT_ONCE.min(left);
-        let run = loop {
-            self.state.borrow_mut().packing.header_reads += 1;
+        loop {
+            self.state.borrow_mut().counters.dedupe_header_reads += 1;
             let bytes = u64::from(BLOCK_BYTES) * pages;
-            let Ok(bytes) = self.read_device(device, offset, bytes as u32).await else { return false };
+            let Ok(bytes) = self.read_device(device, offset, bytes as u32).await else { return None };
             match decode_run_header(&bytes) {
                 Err(RunError::Short(len)) if u64::from(len.div_ceil(BLOCK_BYTES)) <= left => {
                     pages = u64::from(len.div_ceil(BLOCK_BYTES));
                 }
-                Ok(run) => break run,
-                Err(_) => return false,
+                Ok(run) if (run.log_id, run.segment, run.generation) == (log_id, segment, generation) => {
+                    return Some((run, segment));
+                }
+                _ => return None,
             }
-        };
-        if (run.log_id, run.segment, run.generation) != (log_id, segment, generation) {
-            return false;
         }
+    }
+
+    /// Keeps the header of a run, to look blocks up in it. False where there is none that is of use.
+    async fn load_run(&self, device: u8, page: RunPage) -> bool {
+        let Some((run, segment)) = self.read_run(device, page).await else { return false };
         let places = run.spots(u64::from(page));
         let known = run.entries.iter().zip(places).filter(|(entry, _)| !entry.pending && entry.fingerprint != 0);
         let items = known.map(|(entry, place)| Known {
@@ -288,7 +292,7 @@ impl<E: Env> Inner<E> {
             owner: (entry.component, entry.block),
             name: entry.name,
         });
-        let run = KnownRun { segment, generation, items: items.collect() };
+        let run = KnownRun { segment, generation: run.generation, items: items.collect() };
         let state = &mut *self.state.borrow_mut();
         let devices = state.tier.len();
         state.twins.of(device, devices).runs.keep(page, run);
@@ -343,16 +347,16 @@ impl<E: Env> Inner<E> {
         let is_equal = |(stored, data): &(Bytes, Bytes)| plain(stored).is_some_and(|block| block == data);
         let equal = self.env.run_blocking(move || pairs.iter().map(is_equal).collect::<Vec<bool>>()).await;
         let now = self.env.now();
-        let State { twins, packing, tier, .. } = &mut *self.state.borrow_mut();
+        let State { twins, counters, tier, .. } = &mut *self.state.borrow_mut();
         let (devices, mut found) = (tier.len(), Vec::with_capacity(some.len()));
         for ((n, stored), is_equal) in some.into_iter().zip(equal) {
-            packing.compared_blocks += 1;
+            counters.dedupe_compared_blocks += 1;
             twins.doubts.compared(blocks[n].block.component, is_equal, now);
             if is_equal || Canary::HitUncompared.sings() {
                 found.push((n, stored));
                 continue;
             }
-            packing.unlike_blocks += 1;
+            counters.dedupe_unlike_blocks += 1;
             let of = twins.of(device, devices);
             of.runs.forget(stored.known.fingerprint, stored.run);
             of.hooks.forget(stored.known.fingerprint, stored.run);

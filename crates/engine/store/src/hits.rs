@@ -81,12 +81,12 @@ impl<E: Env> Inner<E> {
                 match state.share(hit, &history, &mut references, &mut transaction) {
                     true => {
                         spots[hit.at] = hit.with.name;
-                        state.packing.hit_blocks += 1;
+                        state.counters.dedupe_hit_blocks += 1;
                     }
                     false => late.entry(hit.device).or_default().push(hit),
                 }
             }
-            state.packing.late_blocks += late.values().map(|hits| hits.len() as u64).sum::<u64>();
+            state.counters.dedupe_late_blocks += late.values().map(|hits| hits.len() as u64).sum::<u64>();
         }
         for (device, hits) in late {
             let blocks: Vec<OutBlock> = hits.iter().map(|hit| hit.block.clone()).collect();

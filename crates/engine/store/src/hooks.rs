@@ -68,6 +68,12 @@ impl Hooks {
             self.grow();
         }
     }
+    /// The same of a run that was written before all that were entered: what is there stays.
+    pub fn recall(&mut self, fingerprint: u64, run: RunPage) {
+        if self.entries[self.find(fingerprint as u32)] == EMPTY {
+            self.enter(fingerprint, run);
+        }
+    }
     fn grow(&mut self) {
         let capacity = match self.entries.len() < self.capacity_max {
             true => self.entries.len() * 2,

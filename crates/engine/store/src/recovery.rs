@@ -19,7 +19,7 @@ use cairn_format::{
     rows::SettingsRow, shared_rows,
 };
 use cairn_metrics::StoreCounters;
-use cairn_types::{ComponentId, DeviceId, ObjectId};
+use cairn_types::{BLOCK_BYTES, ComponentId, DeviceId, ObjectId};
 
 use crate::{
     component::Component,
@@ -350,6 +350,8 @@ struct Loading {
 async fn load<E: Env>(env: &E, meta: &Arc<RedbMeta>, state: &mut State, needs: Needs) -> Result<StateRow, StoreError> {
     let (mut loading, mut sum) = (Loading::default(), Sum::default());
     state.tier.has_packed = needs.include(Needs::SPOTS);
+    state.tier.has_shared = needs.include(Needs::SHARED);
+    state.tier.log_blocks = state.log.ring.size() / u64::from(BLOCK_BYTES);
     let may_be_there = |kind: &u8| match *kind {
         rows::SETTINGS => needs.include(Needs::SPOTS),
         shared_rows::SHARED => needs.include(Needs::SHARED),
@@ -408,7 +410,6 @@ impl State {
             findings: Default::default(),
             settings: Default::default(),
             counters: StoreCounters::default(),
-            packing: Default::default(),
             patience: Default::default(),
             twins: Default::default(),
             stages: Stages::default(),

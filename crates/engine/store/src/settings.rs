@@ -1,6 +1,6 @@
 //! What was chosen for a disk group, and holds until it is chosen anew.
 //!
-//! Not here    choosing it (`compression.rs`, `deduplication.rs`), what is chosen when a group is made or opened (`options.rs`)
+//! Not here    choosing it (`choice.rs`), what is chosen when a group is made or opened (`options.rs`)
 
 use crate::rows::SettingsRow;
 

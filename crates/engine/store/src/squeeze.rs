@@ -94,11 +94,11 @@ impl<E: Env> Inner<E> {
             kept.push(outgoing);
         }
         *blocks = kept;
-        let packing = &mut self.state.borrow_mut().packing;
-        packing.packed_blocks += packed_blocks;
-        packing.packed_bytes += packed_bytes;
-        packing.zero_blocks += zeroes.len() as u64;
-        packing.raw_blocks += blocks.len() as u64 - packed_blocks;
+        let counters = &mut self.state.borrow_mut().counters;
+        counters.packed_blocks += packed_blocks;
+        counters.packed_bytes += packed_bytes;
+        counters.zero_blocks += zeroes.len() as u64;
+        counters.unpacked_blocks += blocks.len() as u64 - packed_blocks;
         zeroes
     }
 }

@@ -45,43 +45,6 @@ pub struct DeviceStats {
     pub segments_free: u64,
 }
 
-/// What became of blocks that were destaged while compression or deduplication was on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Packing {
-    /// Blocks that were packed.
-    pub packed_blocks: u64,
-    /// Bytes that they took, in whole sectors.
-    pub packed_bytes: u64,
-    /// Blocks that did not pack.
-    pub raw_blocks: u64,
-    /// Blocks of zeroes, which take no space.
-    pub zero_blocks: u64,
-    /// Blocks that were looked for among those that are stored.
-    pub looked_up_blocks: u64,
-    /// Headers of runs that were read for that.
-    pub header_reads: u64,
-    /// Blocks that were compared with a stored one.
-    pub compared_blocks: u64,
-    /// Of these, blocks that were not equal.
-    pub unlike_blocks: u64,
-    /// Blocks that refer to one that was stored before.
-    pub hit_blocks: u64,
-    /// Blocks that refer to an equal one of their round.
-    pub twin_blocks: u64,
-    /// Blocks that were equal to a stored one that nobody held any more when the round was committed: these were written.
-    pub late_blocks: u64,
-    /// Items with several references that the cleaner moved.
-    pub moved_items: u64,
-    /// Items with several references now, and how many.
-    pub shared_items: u64,
-    /// References to them.
-    pub shared_references: u64,
-    /// Entries of the tables by which stored blocks are found.
-    pub hooks: u64,
-    /// Of so many blocks one is entered there.
-    pub hooks_one_in: u64,
-}
-
 /// One operation is in the log.
 pub(crate) fn count_operation(counters: &mut StoreCounters, record: &LogRecord, data_bytes: u64) {
     counters.log_operations += 1;
@@ -161,8 +124,14 @@ pub struct StoreStats {
     pub compression: bool,
     /// Equal blocks are stored once.
     pub deduplication: bool,
-    /// Since opening.
-    pub packing: Packing,
+    /// Items of capacity devices that several blocks refer to.
+    pub shared_items: u64,
+    /// References to them.
+    pub shared_references: u64,
+    /// Entries of the tables by which equal blocks are found.
+    pub hooks: u64,
+    /// Of so many blocks one is entered there.
+    pub hooks_one_in: u64,
     /// Since opening.
     pub counters: StoreCounters,
     /// Why it takes no writes any more, if so.
@@ -192,6 +161,10 @@ impl StoreStats {
             map_waiting_blocks: self.map_waiting_blocks,
             map_kept_blocks: self.map_kept_blocks,
             capacity_live_bytes: self.capacity.iter().map(|device| device.live_bytes).sum(),
+            shared_items: self.shared_items,
+            shared_references: self.shared_references,
+            dedupe_hooks: self.hooks,
+            dedupe_hooks_one_in: self.hooks_one_in,
             opening_us: self.opening_us,
         }
     }

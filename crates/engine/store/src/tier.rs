@@ -23,6 +23,9 @@ const SPARE_PART: u64 = 32;
 const SPARE_PART_MAX: u64 = 8;
 const SPARE_BLOCKS_MIN: u64 = 512;
 const SPARE_BLOCKS_MAX: u64 = 1 << 15;
+/// Where equal blocks are stored once a log's worth more, at most so much of the device: a copy that was away may not find what it found before, as hooks are
+/// not there yet after a start.
+const SPARE_PART_SHARED_MAX: u64 = 4;
 
 /// All capacity devices, those that are missing as well.
 #[derive(Debug)]
@@ -36,6 +39,10 @@ pub(crate) struct Tier {
     pub metadata_is_full: bool,
     /// Blocks may be packed: what fits the devices only so is admitted as well.
     pub has_packed: bool,
+    /// Equal blocks may be stored once.
+    pub has_shared: bool,
+    /// Blocks that the log has room for.
+    pub log_blocks: u64,
     /// Pages of the log in use: as many blocks may be on their way to any device.
     pub log_pages: u64,
 }
@@ -55,6 +62,8 @@ impl Tier {
             tickets: 0,
             metadata_is_full: false,
             has_packed: false,
+            has_shared: false,
+            log_blocks: 0,
             log_pages: 0,
         }
     }
@@ -134,8 +143,12 @@ impl Tier {
         }
         let limit = segments.packed_limit();
         let spare = match by {
-            By::Guest => (limit / SPARE_PART).clamp(SPARE_BLOCKS_MIN, SPARE_BLOCKS_MAX).min(limit / SPARE_PART_MAX),
             By::Copy => 0,
+            By::Guest => {
+                let spare = (limit / SPARE_PART).clamp(SPARE_BLOCKS_MIN, SPARE_BLOCKS_MAX).min(limit / SPARE_PART_MAX);
+                let shared = if self.has_shared { self.log_blocks.min(limit / SPARE_PART_SHARED_MAX) } else { 0 };
+                spare + shared
+            }
         };
         limit.saturating_sub(segments.stored_pages() + segments.reserved + spare)
     }

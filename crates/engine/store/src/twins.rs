@@ -28,6 +28,8 @@ pub(crate) struct Twins {
     pub doubts: Doubts,
     /// A round found no room for what had to be written after all: the next one looks for nothing.
     pub passes_one: bool,
+    /// Counts how often older runs were begun to be entered.
+    recall: u64,
 }
 
 impl Twins {
@@ -61,7 +63,16 @@ impl Twins {
     }
     /// Nothing is looked for any more.
     pub fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self { recall: self.recall + 1, ..Self::default() };
+    }
+    /// Older runs begin to be entered: which turn of that it is.
+    pub fn recalls(&mut self) -> u64 {
+        self.recall += 1;
+        self.recall
+    }
+    /// That turn has neither been followed by one, nor is it of no use any more.
+    pub fn is_recall(&self, turn: u64) -> bool {
+        self.recall == turn
     }
     /// Entries of all tables, and of how many fingerprints one is entered where that is least.
     pub fn depth(&self) -> (u64, u64) {

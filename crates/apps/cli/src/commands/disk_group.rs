@@ -68,9 +68,9 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let change = context.client.disk_group_replace_device(group.id, &request).await?;
             output::show(context.format, &change, |change| show_change(change, dry_run))
         }
-        Verb::Set { disk_group, compression } => {
+        Verb::Set { disk_group, compression, dedupe } => {
             let group = find(context, &disk_group).await?;
-            let settings = DiskGroupSettings { compression };
+            let settings = DiskGroupSettings { compression, deduplication: dedupe };
             let group = match settings == DiskGroupSettings::default() {
                 true => group,
                 false => context.client.disk_group_set(group.id, &settings).await?,
@@ -109,6 +109,10 @@ fn show_change(change: &DeviceChange, dry_run: bool) -> String {
         ("disks lost", change.last_copies.join(", ")),
         ("note", change.notes.join("\n")),
     ])
+}
+
+fn on_or_off(setting: Option<bool>) -> String {
+    setting.map_or("", |on| if on { "on" } else { "off" }).into()
 }
 
 /// The disk group whose id begins with `prefix`.
@@ -176,7 +180,8 @@ fn show(group: &DiskGroup) -> String {
         ("log", log),
         ("components", group.components.map_or(String::new(), |n| n.to_string())),
         ("last scrubbed", group.log.map_or(String::new(), |_| ago(group.scrubbed_unix_ms))),
-        ("compression", group.compression.map_or("", |on| if on { "on" } else { "off" }).into()),
+        ("compression", on_or_off(group.compression)),
+        ("deduplication", on_or_off(group.deduplication)),
     ]);
     let text = match &group.space {
         Some(space) => format!("{text}\n\n{}", capacity::parts(space)),

@@ -124,6 +124,7 @@ fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
         slow: None,
         scrubbed_unix_ms: None,
         compression: up.then_some(false),
+        deduplication: up.then_some(false),
         space: up.then(space),
     }
 }
@@ -536,6 +537,7 @@ impl MemoryCluster {
         let mut state = self.0.borrow_mut();
         let group = state.groups.iter_mut().find(|group| group.id == disk_group).unwrap();
         group.compression = settings.compression.or(group.compression);
+        group.deduplication = settings.deduplication.or(group.deduplication);
         Ok(group.clone())
     }
     async fn disk_group_remove(&self, disk_group: DiskGroupId) -> ApiResult<()> {

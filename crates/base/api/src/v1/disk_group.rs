@@ -107,12 +107,16 @@ pub struct DiskGroupSettings {
     /// Pack what is moved to the capacity devices from now on. What stands there stays as it is until it is overwritten.
     #[serde(default)]
     pub compression: Option<bool>,
+    /// Store blocks that are equal once on each capacity device, from now on. What stands there stays as it is until it is overwritten.
+    #[serde(default)]
+    pub deduplication: Option<bool>,
 }
 
 impl crate::Request for DiskGroupSettings {
     fn validate(&self) -> crate::ApiResult<()> {
         if *self == Self::default() {
-            return Err(crate::ApiError::invalid("nothing is to be changed").remedy("Name compression: true or false"));
+            return Err(crate::ApiError::invalid("nothing is to be changed")
+                .remedy("Name compression or deduplication: true or false"));
         }
         Ok(())
     }
@@ -159,6 +163,9 @@ pub struct DiskGroup {
     /// Whether it packs what it moves to its capacity devices; none when the host cannot be asked.
     #[serde(default)]
     pub compression: Option<bool>,
+    /// Whether it stores blocks that are equal once on each capacity device; none when the host cannot be asked.
+    #[serde(default)]
+    pub deduplication: Option<bool>,
     /// Where its bytes are; none when the host cannot be asked.
     #[serde(default)]
     pub space: Option<DiskGroupSpace>,

@@ -47,7 +47,7 @@ fn expect(cleared: &v1::CachesCleared, clear: bool, state: v1::CacheState, group
     }
 }
 
-async fn counters(stage: &Stage, at: usize) -> Result<v1::Counters, String> {
+pub(super) async fn counters(stage: &Stage, at: usize) -> Result<v1::Counters, String> {
     let counters = stage.cluster.manage(at, async move |node| node.counters().await).await;
     counters.map_err(|error| error.to_string())
 }

@@ -86,14 +86,14 @@ pub(super) fn named(scrubs: &[v1::Scrub]) -> BTreeSet<u64> {
 }
 
 /// Guests stop, and all that they wrote is on the capacity devices.
-async fn comes_to_rest(stage: &Stage) {
+pub(super) async fn comes_to_rest(stage: &Stage) {
     stage.guests[0].stop().await;
     // All is told as settled after 5 s at most.
     stage.ms(8000).await;
 }
 
 /// What was repaired is on the capacity devices, and what stands there is what the map says.
-async fn whole_on_media(stage: &Stage) -> Result<(), String> {
+pub(super) async fn whole_on_media(stage: &Stage) -> Result<(), String> {
     // A repair is an operation like any other: it is told as settled first, and destaged then.
     stage.ms(8000).await;
     stores_in_order(&stage.cluster, false).await

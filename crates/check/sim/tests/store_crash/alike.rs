@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use cairn_format::block_crcs;
 use cairn_sim::{Rng, World};
-use cairn_store::DiskGroup;
+use cairn_store::{Choice, DiskGroup};
 use cairn_types::{BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, ObjectId};
 
 use crate::{
@@ -50,7 +50,7 @@ fn equal_blocks_are_told_by_their_bytes() {
     let ran = host.run(async move {
         DiskGroup::format(env.clone(), parts.clone(), who, &format_options()).await.expect("it is formatted");
         let group = open(env.clone(), parts).await.expect("it opens");
-        group.set_deduplication(true).await.expect("it is allowed");
+        group.choose(Choice::shares(true)).await.expect("it is allowed");
         for component in [1, 2, 3] {
             let (component, object) = (ComponentId(component), ObjectId(1));
             let made = Change::CreateComponent { component, object, size_blocks: 200, reserved_blocks: 0 };
@@ -76,15 +76,15 @@ fn equal_blocks_are_told_by_their_bytes() {
         group.drain().await.expect("it goes on");
         group.clear_caches(std::time::Duration::from_secs(60)).await.expect("it is open");
         sound(&group, &env, "alike").await;
-        let packing = group.stats().packing;
+        let stats = group.stats();
         let read = async |id: u128, first: u64, count: u64| -> Vec<Bytes> {
             let contents = group.read(ComponentId(id), BlockRange::new(first, count as u32)).await.expect("it reads");
             contents.into_bytes()
         };
-        assert!(read(1, 0, BLOCKS).await.concat() == first.concat(), "{packing:?}");
-        assert!(read(second, 0, BLOCKS).await.concat() == other.concat(), "{packing:?}");
-        assert!(read(1, 100, 2).await.concat() == pair, "{packing:?}");
-        assert!(packing.unlike_blocks > 10, "{packing:?}");
+        assert!(read(1, 0, BLOCKS).await.concat() == first.concat(), "{stats:?}");
+        assert!(read(second, 0, BLOCKS).await.concat() == other.concat(), "{stats:?}");
+        assert!(read(1, 100, 2).await.concat() == pair, "{stats:?}");
+        assert!(stats.counters.dedupe_unlike_blocks > 10, "{stats:?}");
         group.close().await;
     });
     ran.expect("no crash was planned");

@@ -208,8 +208,8 @@ fn formats_of_this_build_are_read_back() {
     read_back(&record_as(SEED, SCRIPT_STEPS, Stores::AsTheyAre), "");
     read_back(&record_as(SEED, SCRIPT_STEPS, Stores::Packed), "-packed");
     let shared = record_as(SEED, SCRIPT_STEPS, Stores::Once);
-    let packing = &shared.stats.packing;
-    assert!(packing.shared_items > 10 && packing.moved_items > 0, "{packing:?}");
+    let stats = &shared.stats;
+    assert!(stats.shared_items > 10 && stats.counters.dedupe_moved_items > 0, "{stats:?}");
     read_back(&shared, "-shared");
 }
 

@@ -160,7 +160,7 @@ fn sweep(seed: u64, stores: Stores) -> (u64, u64) {
         counters.map_pages_written,
         counters.map_pages_read
     );
-    println!("seed {seed}: {:?}", stats.packing);
+    println!("seed {seed}: {:?}", stats.counters);
     assert!(counters.destage_rounds > 10 && recording.log_wraps > 1 && past_log > 0, "the workload is too tame");
     assert!(recording.log.parities() > 20, "the workload has too little parity");
     assert!(recording.log.snapshots() > 20, "the workload has too few snapshots");
@@ -192,13 +192,17 @@ fn sweep(seed: u64, stores: Stores) -> (u64, u64) {
         &failures[..failures.len().min(20)],
         failures[0].1
     );
-    let packing = &stats.packing;
+
     assert_eq!(
         stores != Stores::AsTheyAre,
-        packing.packed_blocks > 50 && packing.zero_blocks > 10 && packing.raw_blocks > 20
+        stats.counters.packed_blocks > 50 && stats.counters.zero_blocks > 10 && stats.counters.unpacked_blocks > 20
     );
-    let shares = [packing.hit_blocks > 40, packing.twin_blocks > 5, packing.moved_items > 5];
-    assert_eq!(stores == Stores::Once, packing.late_blocks > 0 && !shares.contains(&false));
+    let shares = [
+        stats.counters.dedupe_hit_blocks > 40,
+        stats.counters.dedupe_twin_blocks > 5,
+        stats.counters.dedupe_moved_items > 5,
+    ];
+    assert_eq!(stores == Stores::Once, stats.counters.dedupe_late_blocks > 0 && !shares.contains(&false));
     (points, stats.counters.cleaned_segments)
 }
 

@@ -4,7 +4,7 @@ use std::{cell::RefCell, collections::VecDeque, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 use cairn_sim::{CrashImage, Fault, Host, Medium, World};
-use cairn_store::{DiskGroup, Needs, StoreError, StoreErrorKind, StoreStats};
+use cairn_store::{Choice, DiskGroup, Needs, StoreError, StoreErrorKind, StoreStats};
 use cairn_types::{BlockRange, Change, ComponentId, HostId};
 use futures::{channel::oneshot, future::join_all};
 
@@ -158,10 +158,10 @@ async fn choose(group: &Group, stores: Stores, turn: usize) {
     match stores {
         Stores::AsTheyAre => {}
         // Off for a seventh of the time.
-        Stores::Packed => group.set_compression(turn % 7 != 6).await.unwrap(),
+        Stores::Packed => group.choose(Choice::packs(turn % 7 != 6)).await.unwrap(),
         Stores::Once => {
-            group.set_compression(turn.is_multiple_of(3)).await.unwrap();
-            group.set_deduplication(turn % 7 != 6).await.unwrap();
+            group.choose(Choice::packs(turn.is_multiple_of(3))).await.unwrap();
+            group.choose(Choice::shares(turn % 7 != 6)).await.unwrap();
         }
     }
 }

@@ -5,7 +5,7 @@ use cairn_directory::{DiskGroupEntry, HostEntry};
 use cairn_env::Env;
 use cairn_format::NO_DEVICE;
 use cairn_object::LocalStore;
-use cairn_store::StoreErrorKind;
+use cairn_store::{Choice, StoreErrorKind};
 use cairn_types::{DeviceId, DiskGroupId, Feature, HostId};
 use cairn_wire::{Api, DiskGroupSummary, HostAnswer, HostCommand};
 use futures::future::join_all;
@@ -143,6 +143,7 @@ impl<E: Env> Node<E> {
                 components: Some(store.summary().components),
                 scrubbed_unix_ms: Some(store.group().scrub_state().ended_unix_ms).filter(|ended| *ended > 0),
                 compression: Some(stats.compression),
+                deduplication: Some(stats.deduplication),
                 space: Some(self.group_space(store.group(), &stats, &kinds)),
             });
         }
@@ -168,6 +169,7 @@ impl<E: Env> Node<E> {
             components: None,
             scrubbed_unix_ms: None,
             compression: None,
+            deduplication: None,
             space: None,
         }
     }
@@ -242,7 +244,13 @@ impl<E: Env> Node<E> {
     ) -> ApiResult<v1::DiskGroup> {
         settings.validate()?;
         let host = self.holder_of(disk_group)?;
-        self.check_is_on(Feature::Compression, "compression")?;
+        let chosen = [
+            (settings.compression, Feature::Compression, "compression"),
+            (settings.deduplication, Feature::Deduplication, "deduplication"),
+        ];
+        for (_, feature, name) in chosen.into_iter().filter(|(setting, ..)| setting.is_some()) {
+            self.check_is_on(feature, name)?;
+        }
         self.on_host(host, HostCommand::SetGroup { disk_group, settings: Api(settings) }).await?;
         self.disk_group_show(disk_group).await
     }
@@ -255,13 +263,18 @@ impl<E: Env> Node<E> {
     ) -> ApiResult<()> {
         let closed = || ApiError::unavailable("the disk group is not open there").remedy("See `cairn disk-group list`");
         let store = self.inner.seats.store(disk_group).ok_or_else(closed)?;
-        if let Some(on) = settings.compression {
-            store.group().set_compression(on).await.map_err(|error| match error.kind {
-                StoreErrorKind::Refused => ApiError::refused(error.text),
-                _ => ApiError::unavailable(error.text),
-            })?;
+        let v1::DiskGroupSettings { compression, deduplication } = settings;
+        if deduplication == Some(true)
+            && let Some(path) = self.rotating_device(disk_group).await
+        {
+            let why = "rotates: blocks that may be equal are read to be compared, and each of these reads would move its heads";
+            return Err(ApiError::refused(format!("{path} {why}"))
+                .remedy("Leave deduplication off there; compression reads nothing"));
         }
-        Ok(())
+        store.group().choose(Choice { compression, deduplication }).await.map_err(|error| match error.kind {
+            StoreErrorKind::Refused => ApiError::refused(error.text),
+            _ => ApiError::unavailable(error.text),
+        })
     }
 
     async fn change_devices(&self, disk_group: DiskGroupId, order: v1::DeviceOrder) -> ApiResult<v1::DeviceChange> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cairn_format::block_crcs;
 use cairn_sim::{Fault, SimDisk};
-use cairn_store::{DiskGroup, Needs, OpenOptions, StoreErrorKind, StoreStats};
+use cairn_store::{Choice, DiskGroup, Needs, OpenOptions, StoreErrorKind, StoreStats};
 use cairn_types::{
     BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, Contents, Run, SnapshotId,
 };
@@ -38,7 +38,7 @@ pub fn reopen(rig: &Rig, group: Group) -> Group {
 
 fn set(rig: &Rig, group: &Group, on: bool) {
     let group = group.clone();
-    rig.run(async move { group.set_compression(on).await }).expect("it is allowed");
+    rig.run(async move { group.choose(Choice::packs(on)).await }).expect("it is allowed");
 }
 
 pub fn noise(seed: u64) -> Vec<u8> {
@@ -145,7 +145,7 @@ fn reads_are_what_was_written_whatever_is_packed() {
                 6 if below(3) == 0 => {
                     let stats = group.stats();
                     (packed, cleaned) =
-                        (packed + stats.packing.packed_blocks, cleaned + stats.counters.cleaned_segments);
+                        (packed + stats.counters.packed_blocks, cleaned + stats.counters.cleaned_segments);
                     group = reopen(&rig, group);
                     Ok(())
                 }
@@ -178,7 +178,7 @@ fn reads_are_what_was_written_whatever_is_packed() {
         rig.drain(&group);
         rig.check(&group);
         let stats = group.stats();
-        (packed, cleaned) = (packed + stats.packing.packed_blocks, cleaned + stats.counters.cleaned_segments);
+        (packed, cleaned) = (packed + stats.counters.packed_blocks, cleaned + stats.counters.cleaned_segments);
         println!("seed {seed}: {packed} blocks packed, {cleaned} segments cleaned, {full} operations found no room");
         assert!(packed > 300 && cleaned > 10 && full < 200, "{packed} {cleaned} {full}");
         group = reopen(&rig, group);
@@ -213,7 +213,7 @@ fn compression_is_off_until_it_is_chosen_and_holds() {
     let group = open(&rig, Needs::MAP_PAGES.with(Needs::BAD_MARKS));
     let refused = rig.run({
         let group = group.clone();
-        async move { group.set_compression(true).await }
+        async move { group.choose(Choice::packs(true)).await }
     });
     assert_eq!(kind(refused), StoreErrorKind::Refused);
     rig.append(&group, create(1, BLOCKS, 0)).unwrap();

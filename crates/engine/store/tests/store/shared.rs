@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use cairn_env::Env as _;
 use cairn_format::{block_crcs, fingerprint};
 use cairn_sim::Fault;
-use cairn_store::{Needs, StoreErrorKind};
+use cairn_store::{Choice, Needs, StoreErrorKind};
 use cairn_types::{BLOCK_BYTES, BlockOp, BlockRange, Change, ClientTag, ComponentId, ComponentOp, SnapshotId};
 
 use crate::{
@@ -18,12 +19,12 @@ const BLOCKS: u64 = 120;
 
 fn set(rig: &Rig, group: &Group, on: bool) {
     let group = group.clone();
-    rig.run(async move { group.set_deduplication(on).await }).expect("it is allowed");
+    rig.run(async move { group.choose(Choice::shares(on)).await }).expect("it is allowed");
 }
 
 fn pack(rig: &Rig, group: &Group, on: bool) {
     let group = group.clone();
-    rig.run(async move { group.set_compression(on).await }).expect("it is allowed");
+    rig.run(async move { group.choose(Choice::packs(on)).await }).expect("it is allowed");
 }
 
 /// What a tag stands for: zeroes, noise, words that pack.
@@ -82,17 +83,17 @@ fn equal_blocks_are_stored_once() {
         rig.append(&group, write(other, n + 1, 60 + n * 6, some)).unwrap();
     }
     settle_all(&rig, &group, &[(other, 10)]);
-    let packing = group.stats().packing;
-    println!("{packing:?}");
+    let stats = group.stats();
+    println!("{stats:?}");
     // But for those in the segment that is open.
-    assert!(packing.hit_blocks >= 45 && live(&group.stats()) <= 75 * 4096, "{packing:?}");
-    assert_eq!((packing.shared_references, packing.unlike_blocks), (2 * packing.shared_items, 0));
+    assert!(stats.counters.dedupe_hit_blocks >= 45 && live(&group.stats()) <= 75 * 4096, "{stats:?}");
+    assert_eq!((stats.shared_references, stats.counters.dedupe_unlike_blocks), (2 * stats.shared_items, 0));
     rig.check(&group);
     // Thirty equal ones, in a round or two.
     let before = live(&group.stats());
     (0..6).for_each(|n| rig.append(&group, write(one, 11 + n, 80 + n * 5, &[7777 * 5 + 1; 5])).unwrap());
     settle_all(&rig, &group, &[(one, 16)]);
-    let (more, twins) = (live(&group.stats()) - before, group.stats().packing.twin_blocks);
+    let (more, twins) = (live(&group.stats()) - before, group.stats().counters.dedupe_twin_blocks);
     assert!(more <= 3 * 4096 && twins >= 27, "{more} {twins}");
     rig.check(&group);
     let group = reopen(&rig, group);
@@ -110,8 +111,46 @@ fn equal_blocks_are_stored_once() {
     rig.append(&group, delete(other)).unwrap();
     rig.drain(&group);
     rig.check(&group);
-    let packing = group.stats().packing;
-    assert_eq!((live(&group.stats()), packing.shared_items, packing.shared_references), (0, 0, 0));
+    let stats = group.stats();
+    assert_eq!((live(&group.stats()), stats.shared_items, stats.shared_references), (0, 0, 0));
+}
+
+/// Goal: what was stored before a start, or before deduplication was off for a while, is found again. Method: noise, a start, some seconds, the same noise
+/// of another component; then off, on, some seconds, and once more.
+#[test]
+fn what_was_stored_before_a_start_is_found() {
+    let rig = Rig::new(409, 24);
+    let group = open(&rig, Needs::ALL);
+    let (one, other) = twins(&rig, &group, 3 * BLOCKS);
+    set(&rig, &group, true);
+    let tags: Vec<u64> = (0..60).map(|n| n * 5 + 1).collect();
+    let write_all = |group: &Group, component, seq: u64, first: u64| {
+        for (n, some) in (0u64..).zip(tags.chunks(6)) {
+            rig.append(group, write(component, seq + n, first + n * 6, some)).unwrap();
+        }
+        settle_all(&rig, group, &[(component, seq + 9)]);
+    };
+    write_all(&group, one, 1, 0);
+    let group = reopen(&rig, group);
+    assert_eq!(group.stats().hooks, 0);
+    let wait = |seconds| {
+        let env = rig.host.env();
+        rig.run(async move { env.sleep(std::time::Duration::from_secs(seconds)).await });
+    };
+    wait(5);
+    assert_eq!(group.stats().hooks, 60);
+    write_all(&group, other, 1, 0);
+    // All of it: no segment is open after a start but those that are written now.
+    assert_eq!((group.stats().counters.dedupe_hit_blocks, live(&group.stats())), (60, 60 * 4096));
+    set(&rig, &group, false);
+    assert_eq!(group.stats().hooks, 0);
+    set(&rig, &group, true);
+    wait(5);
+    assert_eq!(group.stats().hooks, 60);
+    write_all(&group, other, 11, 100);
+    assert_eq!((group.stats().counters.dedupe_hit_blocks, live(&group.stats())), (120, 60 * 4096));
+    rig.check(&group);
+    assert!(read(&rig, &group, other, 100, 60) == read(&rig, &group, one, 0, 60));
 }
 
 /// Goal: an item never has more references than are counted in a byte. Method: 700 equal blocks, in rounds.
@@ -130,9 +169,9 @@ fn an_item_has_a_bounded_number_of_references() {
         }
     }
     rig.check(&group);
-    let packing = group.stats().packing;
-    println!("{packing:?}");
-    assert!(packing.shared_items >= 3 && packing.shared_references >= 690, "{packing:?}");
+    let stats = group.stats();
+    println!("{stats:?}");
+    assert!(stats.shared_items >= 3 && stats.shared_references >= 690, "{stats:?}");
     assert!(live(&group.stats()) < 150 * 4096);
     assert!(read(&rig, &group, one, 0, 700) == vec![content(16); 700]);
 }
@@ -171,10 +210,10 @@ fn blocks_that_only_seem_to_be_equal_are_not_shared() {
     // Both of a kind in one round.
     rig.append(&group, write_bytes(other, 9, 100, [noise(999), alike(&noise(999))].concat())).unwrap();
     settle_all(&rig, &group, &[(other, 9)]);
-    let packing = group.stats().packing;
-    println!("{packing:?}");
-    assert!(packing.unlike_blocks > 20, "{packing:?}");
-    assert_eq!((packing.shared_items, live(&group.stats())), (0, 98 * 4096));
+    let stats = group.stats();
+    println!("{stats:?}");
+    assert!(stats.counters.dedupe_unlike_blocks > 20, "{stats:?}");
+    assert_eq!((stats.shared_items, live(&group.stats())), (0, 98 * 4096));
     clear_caches(&rig, &group);
     assert!(read(&rig, &group, one, 0, 48) == first && read(&rig, &group, other, 0, 48) == second);
     assert!(read(&rig, &group, other, 100, 2) == [noise(999), alike(&noise(999))]);
@@ -189,7 +228,7 @@ fn deduplication_is_off_until_it_is_chosen_and_holds() {
     let group = open(&rig, Needs::MAP_PAGES.with(Needs::SPOTS));
     let refused = rig.run({
         let group = group.clone();
-        async move { group.set_deduplication(true).await }
+        async move { group.choose(Choice::shares(true)).await }
     });
     assert_eq!(kind(refused), StoreErrorKind::Refused);
     let group = reopen(&rig, group);
@@ -231,7 +270,7 @@ fn a_damaged_shared_item_is_a_bad_block_for_all() {
         settle_all(&rig, &group, &[(one, 9)]);
         rig.append(&group, write(other, 1, 5, &[21])).unwrap();
         settle_all(&rig, &group, &[(other, 1)]);
-        assert_eq!((group.stats().packing.shared_references, group.stats().packing.shared_items), (4, 1));
+        assert_eq!((group.stats().shared_references, group.stats().shared_items), (4, 1));
         clear_caches(&rig, &group);
         let wanted = content(21);
         let found = rig.devices().capacity.into_iter().find_map(|disk| {
@@ -349,9 +388,12 @@ fn reads_are_what_was_written_whatever_is_shared() {
                     Ok(())
                 }
                 6 if below(4) == 0 => {
-                    let packing = group.stats().packing;
-                    (hits, late, moved) =
-                        (hits + packing.hit_blocks, late + packing.late_blocks, moved + packing.moved_items);
+                    let stats = group.stats();
+                    (hits, late, moved) = (
+                        hits + stats.counters.dedupe_hit_blocks,
+                        late + stats.counters.dedupe_late_blocks,
+                        moved + stats.counters.dedupe_moved_items,
+                    );
                     group = reopen(&rig, group);
                     Ok(())
                 }
@@ -385,10 +427,14 @@ fn reads_are_what_was_written_whatever_is_shared() {
         }
         rig.drain(&group);
         rig.check(&group);
-        let packing = group.stats().packing;
-        (hits, late, moved) = (hits + packing.hit_blocks, late + packing.late_blocks, moved + packing.moved_items);
+        let stats = group.stats();
+        (hits, late, moved) = (
+            hits + stats.counters.dedupe_hit_blocks,
+            late + stats.counters.dedupe_late_blocks,
+            moved + stats.counters.dedupe_moved_items,
+        );
         println!(
-            "seed {seed}: {hits} hits, {late} late ones, {moved} shared items moved, {full} operations found no room; {packing:?}"
+            "seed {seed}: {hits} hits, {late} late ones, {moved} shared items moved, {full} operations found no room; {stats:?}"
         );
         assert!(hits > 200 && late > 0 && moved > 10, "{hits} {late} {moved}");
         group = reopen(&rig, group);
@@ -396,7 +442,7 @@ fn reads_are_what_was_written_whatever_is_shared() {
         guests.keys().for_each(|id| rig.append(&group, delete(*id)).unwrap());
         rig.drain(&group);
         rig.check(&group);
-        assert_eq!((live(&group.stats()), group.stats().packing.shared_items), (0, 0));
+        assert_eq!((live(&group.stats()), group.stats().shared_items), (0, 0));
     }
 }
 
@@ -435,10 +481,10 @@ fn blocks_that_are_given_up_soon_are_not_referred_to() {
         }
         rig.drain(&group);
         rig.check(&group);
-        let packing = group.stats().packing;
-        println!("seed {seed}: {packing:?}");
+        let stats = group.stats();
+        println!("seed {seed}: {stats:?}");
         // Of the blocks that were found a third was given up by then.
-        assert!(packing.hit_blocks > 3000 && packing.late_blocks > 1000, "{packing:?}");
+        assert!(stats.counters.dedupe_hit_blocks > 3000 && stats.counters.dedupe_late_blocks > 1000, "{stats:?}");
     }
 }
 

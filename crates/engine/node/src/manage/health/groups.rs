@@ -189,6 +189,7 @@ mod tests {
             components: None,
             scrubbed_unix_ms: None,
             compression: None,
+            deduplication: None,
             space: None,
             slow: None,
         }

@@ -127,6 +127,7 @@ mod tests {
             scrubbed_unix_ms: None,
             slow: None,
             compression: None,
+            deduplication: None,
             space: None,
         }
     }
