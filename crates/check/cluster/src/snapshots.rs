@@ -237,7 +237,8 @@ impl Cluster {
                 Err(_) => continue,
             };
             self.count(CHANGES_TOLD);
-            let differs = |sector: &usize| *was.get(*sector).unwrap_or(&Found::Zeroes) != now[*sector];
+            let was = self.all_of(at, &format!("{disk}@{older}"), was.to_vec(), now.len() as u64).await;
+            let differs = |sector: &usize| was.get(*sector).is_some_and(|was| *was != now[*sector]);
             if let Some(sector) = (0..now.len()).filter(differs).find(|sector| !told[*sector]) {
                 return Err(format!(
                     "I20: h{at} says that sector {sector} (block {}) did not change from {older} to {named}: it is {:?}, and was {:?}",
@@ -248,6 +249,20 @@ impl Cluster {
             }
         }
         Ok(())
+    }
+
+    /// What an older snapshot held, of the first `sectors`: where it was read the disk may have been larger than was known. Beyond its end are zeroes; what cannot be
+    /// read now is left out.
+    async fn all_of(&self, at: usize, named: &str, held: Vec<Found>, sectors: u64) -> Vec<Found> {
+        if held.len() as u64 >= sectors {
+            return held;
+        }
+        let Ok(volume) = self.open_snapshot(at, named).await else { return held };
+        let there = (volume.info().size_bytes / SECTOR).min(sectors);
+        let Ok(mut all) = self.read_snapshot(at, named, there).await else { return held };
+        all[..held.len()].copy_from_slice(&held);
+        all.resize(sectors as usize, Found::Zeroes);
+        all
     }
 
     /// Of each sector, whether a host says that it changed since an older snapshot.

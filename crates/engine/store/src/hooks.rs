@@ -1,14 +1,14 @@
 //! Hooks: which run holds a block of a fingerprint. A table of fixed size a device, a sample of what stands there.
 //!
 //! Promises    a hook is a hint: one that is lost costs a duplicate that is not found, one that is wrong a header that is read
-//! Memory      8 bytes an entry, as many as [`HOOKS_BYTES_MAX`] has for all devices of a group, a third of them empty
+//! Memory      8 bytes an entry, as many as [`HOOKS_BYTES`] has for all devices of a group, a third of them empty
 //! Not here    reading headers and comparing blocks (`find_twins.rs`)
 //! Source      sparse indexing: Lillibridge et al., FAST 2009: duplicates come in runs, so that a sample finds most of them
 //!
 //! Fingerprints whose lowest bits are zero are entered: all at first, half as many each time that the table is full.
 
-/// What the tables of a group may take: every block of 48 GiB without equal ones, one in 16 of 768 GiB.
-pub(crate) const HOOKS_BYTES_MAX: u64 = 128 << 20;
+/// What the tables of a group may take, where nothing else is chosen: every block of 48 GiB without equal ones, one in 16 of 768 GiB.
+pub(crate) const HOOKS_BYTES: u64 = 128 << 20;
 const ENTRY_BYTES: u64 = 8;
 const CAPACITY_MIN: usize = 1 << 10;
 /// No entry: no run is there.

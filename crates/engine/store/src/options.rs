@@ -2,7 +2,10 @@
 
 use cairn_format::{CacheRegions, CapacityRegions, LEAF_BLOCKS, Needs, SHARD_BLOCKS};
 
-use crate::error::{StoreError, StoreErrorKind};
+use crate::{
+    error::{StoreError, StoreErrorKind},
+    hooks::HOOKS_BYTES,
+};
 
 /// Bytes of write buffer per disk group, at most: as vSAN's all-flash default.
 pub const LOG_BYTES_MAX: u64 = 600_000_000_000;
@@ -72,6 +75,8 @@ pub struct OpenOptions {
     pub map_waiting_blocks: Option<u64>,
     /// Leaves of 64 blocks on a page of the block map, at most. Fewer make more pages, for tests.
     pub map_page_leaves_max: usize,
+    /// Bytes of memory for the tables by which equal blocks are found, where they are stored once.
+    pub hooks_bytes: u64,
     /// How it behaves from then on.
     pub running: RunningOptions,
 }
@@ -86,6 +91,7 @@ impl Default for OpenOptions {
             allowed: Needs::ALL,
             map_waiting_blocks: None,
             map_page_leaves_max: (SHARD_BLOCKS / LEAF_BLOCKS) as usize,
+            hooks_bytes: HOOKS_BYTES,
             running: RunningOptions::default(),
         }
     }

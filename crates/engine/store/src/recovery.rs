@@ -51,6 +51,7 @@ use crate::{
     shards::Bounds,
     state::State,
     tier::Tier,
+    twins::Twins,
     window::Origin,
 };
 
@@ -411,7 +412,7 @@ impl State {
             settings: Default::default(),
             counters: StoreCounters::default(),
             patience: Default::default(),
-            twins: Default::default(),
+            twins: Twins::new(options.hooks_bytes),
             stages: Stages::default(),
         }
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::{
     capacity::OutBlock,
     doubts::Doubts,
-    hooks::{HOOKS_BYTES_MAX, Hooks, RunPage},
+    hooks::{Hooks, RunPage},
     run_cache::{HEADERS_BYTES_MAX, RunCache},
 };
 
@@ -22,6 +22,8 @@ pub(crate) struct OfDevice {
 /// What is known of blocks that are stored already.
 #[derive(Debug, Default)]
 pub(crate) struct Twins {
+    /// What all tables of hooks may take.
+    hooks_bytes: u64,
     devices: BTreeMap<u8, OfDevice>,
     /// Fingerprints of runs whose transactions are not durable, by ticket.
     fresh: BTreeMap<u64, Vec<(u8, RunPage, Vec<u64>)>>,
@@ -33,10 +35,14 @@ pub(crate) struct Twins {
 }
 
 impl Twins {
+    /// With so many bytes for hooks of all devices.
+    pub fn new(hooks_bytes: u64) -> Self {
+        Self { hooks_bytes, ..Self::default() }
+    }
     pub fn of(&mut self, device: u8, devices: usize) -> &mut OfDevice {
-        let share = devices.max(1) as u64;
+        let (share, hooks_bytes) = (devices.max(1) as u64, self.hooks_bytes);
         self.devices.entry(device).or_insert_with(|| OfDevice {
-            hooks: Hooks::new(HOOKS_BYTES_MAX / share),
+            hooks: Hooks::new(hooks_bytes / share),
             runs: RunCache::new(HEADERS_BYTES_MAX / share),
         })
     }
@@ -63,7 +69,7 @@ impl Twins {
     }
     /// Nothing is looked for any more.
     pub fn clear(&mut self) {
-        *self = Self { recall: self.recall + 1, ..Self::default() };
+        *self = Self { recall: self.recall + 1, ..Self::new(self.hooks_bytes) };
     }
     /// Older runs begin to be entered: which turn of that it is.
     pub fn recalls(&mut self) -> u64 {

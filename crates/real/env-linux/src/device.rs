@@ -311,6 +311,8 @@ pub(crate) fn device_error(act: &'static str, offset: u64, len_bytes: u64, cause
     const EDQUOT: i32 = 122;
     let kind = match cause.raw_os_error() {
         Some(ENXIO | ENODEV | ESHUTDOWN) => DiskErrorKind::Gone,
+        // All requests are within what the device was long: of one that was pulled out Linux tells the length 0, and reads end at once.
+        _ if cause.kind() == std::io::ErrorKind::UnexpectedEof => DiskErrorKind::Gone,
         _ if act == "read" => DiskErrorKind::Read,
         Some(ENOSPC | EDQUOT) => DiskErrorKind::NoSpace,
         _ => DiskErrorKind::Write,

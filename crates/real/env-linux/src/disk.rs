@@ -89,7 +89,7 @@ impl LinuxDisk {
             buf = back;
             match result {
                 Ok(0) => {
-                    let cause = std::io::Error::other("the device ended early");
+                    let cause = std::io::Error::new(std::io::ErrorKind::UnexpectedEof, "the device ended early");
                     return Err(self.error("read", offset, len, &cause));
                 }
                 Ok(count) => filled += count,
