@@ -21,13 +21,14 @@
 #   make bench-snapshots  docs/bench/snapshots.md: disks with 1, 64 and 256 snapshots beside one without, in turns
 #   make bench-content  docs/bench/content.md: what files come to where they are packed (ARGS="--kind NAME=PATH ...")
 #   make bench-packing  docs/bench/packing.md: disk groups that pack beside disk groups that do not, in turns
+#   make bench-copies  docs/bench/copies.md: copies of one image, on disk groups that store equal blocks once and on such that do not
 #   make bench-clones  docs/bench/clones.md: a thousand clones of 40 GiB, and machines that boot of them beside own copies
 #   make bench-scaling   the tables of docs/bench/scaling.md: hosts (simulated), disks in use, disks at rest, shards, calls; twenty minutes
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build dist packages test test-unit test-e2e test-upgrade last-batches snapshots-of-guests demo sim canaries fuzz bench bench-changes bench-clones bench-content bench-failures bench-layouts bench-openings bench-packing bench-rows bench-scaling bench-sizes bench-snapshots verify fix
+.PHONY: help setup build dist packages test test-unit test-e2e test-upgrade last-batches snapshots-of-guests demo sim canaries fuzz bench bench-changes bench-clones bench-content bench-copies bench-failures bench-layouts bench-openings bench-packing bench-rows bench-scaling bench-sizes bench-snapshots verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -93,6 +94,9 @@ bench-rows: setup
 
 bench-content: setup
 	@python3 scripts/bench/content.py $(ARGS)
+
+bench-copies: setup
+	@python3 scripts/bench/copies.py $(ARGS)
 
 bench-packing: setup
 	@python3 scripts/bench/packing.py $(ARGS)

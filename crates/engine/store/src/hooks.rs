@@ -130,7 +130,9 @@ mod tests {
     use super::*;
 
     fn fingerprint(n: u64) -> u64 {
-        n.wrapping_mul(0xBF58_476D_1CE4_E5B9) ^ n >> 7
+        let n = n.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let n = (n ^ n >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        (n ^ n >> 27).wrapping_mul(0x94D0_49BB_1331_11EB)
     }
 
     /// Goal: what was entered is found as long as it is sampled, what was forgotten is not, and the table keeps its bound. Method: beside a map, many more
@@ -157,5 +159,36 @@ mod tests {
         assert!(one_in > 4 && hooks.entries.len() == 8192 && len as usize == sampled.len(), "{len} of {one_in}");
         assert!(sampled.iter().all(|(of, run)| hooks.run_of(*of) == Some(*run)));
         assert!(known.values().filter(|(of, _)| of % one_in != 0).all(|(of, _)| hooks.run_of(*of).is_none()));
+    }
+
+    /// Goal: of equal blocks that come in runs a sample finds what chance says: one hook in a run leads to the header that has all of it. Method: runs of 1,000
+    /// blocks fill a table several times over; stretches of them are looked for again.
+    #[test]
+    fn a_sample_finds_runs_of_equal_blocks() {
+        for (runs, one_in) in [(4, 1), (20, 4), (80, 16), (320, 64)] {
+            let mut hooks = Hooks::new(64 << 10);
+            (0..runs * 1000).for_each(|n| hooks.enter(fingerprint(n), (n / 1000) as RunPage));
+            assert_eq!(hooks.depth().1, one_in);
+            let mut shares = Vec::new();
+            for in_a_row in [1000, 64, 16, 1] {
+                let from = (0..runs * 1000)
+                    .step_by(1000)
+                    .flat_map(|run| (0..1000 / in_a_row).map(move |n| run + n * in_a_row));
+                let (mut all, mut found) = (0u32, 0u32);
+                for first in from {
+                    let run = (first / 1000) as RunPage;
+                    all += 1;
+                    found += u32::from((first..first + in_a_row).any(|n| hooks.run_of(fingerprint(n)) == Some(run)));
+                }
+                let share = f64::from(found) / f64::from(all);
+                let chance = 1.0 - (1.0 - 1.0 / one_in as f64).powi(in_a_row as i32);
+                assert!(
+                    (share - chance).abs() < 0.05,
+                    "one in {one_in}, {in_a_row} in a row: {share}, by chance {chance}"
+                );
+                shares.push(format!("{in_a_row} in a row {:.0} %", share * 100.0));
+            }
+            println!("one in {one_in}: {}", shares.join(", "));
+        }
     }
 }

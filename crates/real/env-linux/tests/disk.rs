@@ -206,6 +206,25 @@ fn devices_that_do_not_fit_are_refused_with_a_reason() {
     });
 }
 
+/// Goal: a device whose reads end early is gone, and not one with bad blocks: Linux tells the length 0 of one that was pulled out. Method: the file is cut
+/// short while it is open.
+#[test]
+fn a_device_that_became_shorter_is_gone() {
+    let directory = directory();
+    let path = disk_file(&directory);
+    on_shard(IoChoice::Auto, move |env| async move {
+        let disk = open(&env, &path);
+        disk.write(8 * MIB, vec![block(1)], Durability::Durable).await.unwrap();
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(MIB).unwrap();
+        let gone = disk.read(8 * MIB, 4096).await.unwrap_err();
+        assert_eq!(gone.kind, DiskErrorKind::Gone, "{gone}");
+        let blocking = disk.blocking();
+        let gone = env.run_blocking(move || blocking.read_at(8 * MIB, &mut [0; 8])).await.unwrap_err();
+        assert_eq!(gone.kind, DiskErrorKind::Gone, "{gone}");
+        disk.read(0, 4096).await.unwrap();
+    });
+}
+
 #[test]
 fn a_blocking_caller_reads_and_writes_anywhere() {
     let directory = directory();
