@@ -74,7 +74,7 @@ pub(crate) async fn all(env: &LinuxEnv, job: &Job) -> Result<Vec<Open>, RunError
             Some(share) => ((units as f64 * share) as u64).max(1),
             None => stream.content.duplicates,
         };
-        let content = Content { disk: number as u64, duplicates, ..stream.content };
+        let content = Content { disk: stream.content.disk + number as u64, duplicates, ..stream.content };
         Ok(Open { target, requests, content, bytes_max })
     });
     open.collect()

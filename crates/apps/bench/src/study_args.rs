@@ -193,6 +193,7 @@ fn arm(text: &str, dilation: f64) -> Result<cairn_study::ArmMedia, String> {
         capacity: capacity.into(),
         dilation,
         data_strips: 0,
+        saves: false,
     })
 }
 

@@ -16,7 +16,7 @@ use futures::future::{Either, select};
 
 use crate::{
     cluster::{Client, Cluster, Lost, STUCK_AFTER},
-    model::{Model, SECTOR},
+    model::{Model, SECTOR, UNLIKE},
     shape::Shape,
 };
 
@@ -71,7 +71,8 @@ impl Guests {
     /// The guests of the shape's disk `number`; none works yet.
     pub fn new(cluster: &Cluster, number: usize) -> Self {
         let size_bytes = cluster.sizes.borrow()[number].bytes;
-        let model = Rc::new(RefCell::new(Model::new(7 + number as u64, size_bytes)));
+        let id = (7 + number as u64) | if cluster.shape.alike { 0 } else { UNLIKE };
+        let model = Rc::new(RefCell::new(Model::new(id, size_bytes)));
         cluster.models.borrow_mut().insert(number, model.clone());
         Self {
             cluster: cluster.clone(),

@@ -442,14 +442,17 @@ const COMMON_VERSIONS: u64 = 32;
 const DISTINCT_BLOCKS: u64 = 64;
 const ALIKE_BLOCKS: u64 = 16;
 
-fn is_common(version: u64) -> bool {
-    version / COMMON_VERSIONS % 2 == 1
+/// This bit of a disk's number says that none of its versions is a common one.
+pub const UNLIKE: u64 = 1 << 32;
+
+fn is_common(disk: u64, version: u64) -> bool {
+    disk & UNLIKE == 0 && version / COMMON_VERSIONS % 2 == 1
 }
 
 /// The first words of a sector. Of a common version they say nothing of the disk, and of the sector only enough for equal blocks to be in its
 /// neighbourhood and far off; the version can be told of them, and of where they stand.
 fn told(disk: u64, sector: u64, version: u64) -> [u64; 3] {
-    if !is_common(version) {
+    if !is_common(disk, version) {
         return [disk, sector, version];
     }
     let (block, of_block) = (sector / BLOCK_SECTORS, sector % BLOCK_SECTORS);
@@ -667,6 +670,7 @@ mod tests {
         assert_eq!(block(7, 3, 40), block(8, 5, 38));
         assert_ne!(block(7, 3, 40), block(7, 3, 41));
         assert_ne!(block(7, 3, 20), block(8, 3, 20));
+        assert_ne!(block(7 | UNLIKE, 3, 40), block(8 | UNLIKE, 3, 40));
         for at in 0..64 {
             assert!((0..at).all(|other| block(7, at, 40) != block(7, other, 40)), "{at}");
         }

@@ -100,6 +100,13 @@ pub struct Shape {
     /// In what time owners compare the copies of a disk once; 0: never.
     #[serde(default)]
     pub compare_ms: u64,
+    /// Of what guests write some blocks are equal to others: such a block is not found on a device by what it holds.
+    #[serde(default = "alike")]
+    pub alike: bool,
+}
+
+fn alike() -> bool {
+    true
 }
 
 /// What the faults of a run leave of a promise, and so what its shape may be.
@@ -193,6 +200,7 @@ impl Shape {
             pause_max_ms: pause_max_ms.max(tasks * 2000 / needs.requests_per_s_max),
             release: Release::Current,
             compare_ms,
+            alike: alike(),
         }
     }
 
@@ -250,6 +258,7 @@ impl Shape {
             pause_max_ms: 40,
             release: Release::Current,
             compare_ms: 0,
+            alike: false,
         }
     }
 

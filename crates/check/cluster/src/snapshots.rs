@@ -154,7 +154,8 @@ impl Cluster {
         let Ok(at) = self.up_from(at) else { return Err("all hosts are down".into()) };
         let name = named.to_owned();
         match self.manage(at, async move |node| node.snapshot_delete(name).await).await {
-            Err(error) if error.kind == ApiErrorKind::Unavailable => {
+            // What a majority did not accept in time it may accept yet, when the next owner takes it up.
+            Err(error) if error.kind == ApiErrorKind::Unavailable || error.message.contains("by a majority") => {
                 // It may be gone by now, or go yet.
                 self.snapshots.held.borrow_mut().remove(named);
                 Err(error.to_string())

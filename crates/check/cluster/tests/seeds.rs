@@ -179,6 +179,18 @@ const PLANS: &[(&str, &str)] = &[
         include_str!("plans/left-with-a-component-in-vain.json"),
         "a seat that had promised more than its owner has, and held a component that nobody names, stayed for ever",
     ),
+    (
+        include_str!("plans/history-gone-after-its-row.json"),
+        "a disk group did not open whose history of some blocks was gone, where changes from before still said what they took the place of",
+    ),
+    (
+        include_str!("plans/flattened-without-an-owner.json"),
+        "a clone whose owner died while it was flattened stayed as it was until somebody opened it",
+    ),
+    (
+        include_str!("plans/made-on-a-group-that-is-gone.json"),
+        "a disk that was half made when a host was removed kept its name for ever: its disk group was waited for",
+    ),
 ];
 
 #[test]

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use cairn_directory::{CatalogueEntry, ComponentPlace, CreateIntent, DiskState};
+use cairn_directory::{CatalogueEntry, ComponentPlace, CreateIntent, DiskGroupEntry, DiskState};
 use cairn_env::Env;
 use cairn_object::{AskedToMove, LocalStore};
 use cairn_placement::Copies;
@@ -396,15 +396,23 @@ impl<E: Env> Node<E> {
                     }
                 }
                 None => {
-                    // A disk group that is not open yet may hold the record; one of a host that is gone is none any more.
-                    let all_answer =
-                        intent.entry.components.iter().all(|place| inner.gone.has(place.host) || self.is_open(place));
+                    // A disk group that is not open yet may hold the record.
+                    let mut all_answer = true;
+                    for place in &intent.entry.components {
+                        all_answer &= self.is_open(place) || self.is_gone(place).await;
+                    }
                     if all_answer && changes == inner.peer_changes.get() {
                         let _ = inner.registry.abandon_create(object).await;
                     }
                 }
             }
         }
+    }
+
+    /// Whether a disk group is none any more: its host is gone, or was removed and may be there again with another one.
+    async fn is_gone(&self, place: &ComponentPlace) -> bool {
+        let inner = &self.inner;
+        inner.gone.has(place.host) || matches!(inner.registry.get::<DiskGroupEntry>(&place.disk_group).await, Ok(None))
     }
 
     /// Whether the process that a host runs now has told that it has this disk group open.
@@ -462,5 +470,10 @@ impl<E: Env> Node<E> {
 
 fn needs_repair(known: &Accepted) -> bool {
     let goes_back = known.config.past.as_ref().is_some_and(|past| past.goes_back_to.is_some());
-    known.base.is_some() || goes_back || known.config.members.iter().any(|m| m.state != ComponentState::Active)
+    // A clone that is to become flat has no guest that would wake its owner.
+    let flattens = known.config.ancestry.as_ref().is_some_and(|ancestry| ancestry.flattens);
+    known.base.is_some()
+        || goes_back
+        || flattens
+        || known.config.members.iter().any(|m| m.state != ComponentState::Active)
 }

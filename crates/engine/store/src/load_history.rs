@@ -32,8 +32,9 @@ pub(crate) struct LoadedHistory {
     /// Pieces of the changes that are being read.
     number: u64,
     pieces: Vec<Vec<u8>>,
-    /// Blocks of history of deleted components.
-    deleted: BTreeMap<ComponentId, u64>,
+    /// Blocks that history takes, by shard. Of one that goes in a later change the row is gone already, and with it what earlier changes count from: what they
+    /// come to by themselves may be less than nothing until then.
+    blocks: BTreeMap<ShardKey, i64>,
 }
 
 impl State {
@@ -69,13 +70,13 @@ impl State {
         if !row.pages.iter().filter(|page| page.place != LOST_PLACE).all(|page| pages.zone.load(page.place)) {
             return Err(MetaError("a place of history is named twice, or there is none".into()));
         }
-        let blocks = row.counts.iter().map(|count| u64::from(count.blocks)).sum();
+        let blocks = row.counts.iter().map(|count| i64::from(count.blocks)).sum();
+        loaded.blocks.insert((id, shard), blocks);
         pages.shards.load_history((id, shard), row.pages, row.counts);
         // A row tells up to the transaction before the one that wrote it.
         self.map.load_number(row.number + 1);
         loaded.shards.insert((id, shard), row.number);
         let first = u32::from(shard) * SHARD_REGIONS;
-        self.load_history_blocks(loaded, id, blocks);
         self.components.load(id, |component, _| {
             for plane in row.planes {
                 for (index, bits) in plane.regions {
@@ -84,18 +85,6 @@ impl State {
             }
         });
         Ok(())
-    }
-
-    fn load_history_blocks(&mut self, loaded: &mut LoadedHistory, id: ComponentId, blocks: u64) {
-        if self.components.load(id, |component, _| component.history_blocks += blocks).is_none() {
-            *loaded.deleted.entry(id).or_default() += blocks;
-        }
-    }
-
-    fn unload_history_blocks(&mut self, loaded: &mut LoadedHistory, id: ComponentId, blocks: u64) {
-        if self.components.load(id, |component, _| component.history_blocks -= blocks).is_none() {
-            *loaded.deleted.entry(id).or_default() -= blocks;
-        }
     }
 
     pub(crate) fn load_history_piece(
@@ -137,8 +126,8 @@ impl State {
             for shard in own.gone {
                 let key = (id, shard);
                 if loaded.shards.get(&key).is_none_or(|told| number > *told) {
-                    let blocks = self.map.pages_mut().expect("looked at before").shards.remove_history(key);
-                    self.unload_history_blocks(loaded, id, blocks);
+                    self.map.pages_mut().expect("looked at before").shards.remove_history(key);
+                    loaded.blocks.remove(&key);
                 }
             }
             let lists = [(own.entries, Over::Nothing), (own.moved, Over::Alike), (own.turned, Over::Unlike)];
@@ -151,10 +140,7 @@ impl State {
                 let place = ((block % SHARD_BLOCKS) as u16, generation);
                 let pages = self.map.pages_mut().expect("looked at before");
                 pages.shards.put_history(key, number, [(place, entry, over)]);
-                match over.blocks_more(&entry) {
-                    0.. => self.load_history_blocks(loaded, id, over.blocks_more(&entry) as u64),
-                    _ => self.unload_history_blocks(loaded, id, 1),
-                }
+                *loaded.blocks.entry(key).or_default() += over.blocks_more(&entry);
                 if over == Over::Nothing {
                     let range = BlockRange::new(block, 1);
                     self.components.load(id, |component, _| component.cuts.note(generation, range));
@@ -169,8 +155,16 @@ impl State {
     /// All rows of history were taken over.
     pub(crate) fn end_history(&mut self, mut loaded: LoadedHistory) -> Result<(), MetaError> {
         self.load_history_changes(&mut loaded)?;
-        for (id, blocks) in loaded.deleted {
-            self.components.load_deleted_blocks(id, blocks);
+        let mut of_components: BTreeMap<ComponentId, u64> = BTreeMap::new();
+        for ((id, _), blocks) in loaded.blocks {
+            let blocks =
+                u64::try_from(blocks).map_err(|_| MetaError(format!("history of {id:?} takes {blocks} blocks")))?;
+            *of_components.entry(id).or_default() += blocks;
+        }
+        for (id, blocks) in of_components {
+            if self.components.load(id, |component, _| component.history_blocks += blocks).is_none() {
+                self.components.load_deleted_blocks(id, blocks);
+            }
         }
         Ok(())
     }

@@ -296,7 +296,7 @@ proptest! {
         dilation in any_number(),
         began_ms in any::<u64>(),
     ) {
-        let media = ArmMedia { arm: "a".into(), cache: "optane".into(), capacity: "b".into(), dilation, data_strips: 0 };
+        let media = ArmMedia { arm: "a".into(), cache: "optane".into(), capacity: "b".into(), dilation, data_strips: 0, saves: false };
         let action = cairn_study::Action::Kill { host: "<h>".into() };
         let step = Step { arm: "a".into(), action, began_ms, ended_ms: 5, phases: Vec::new(), before: None, after: None };
         let manifest = Manifest { media: vec![media], steps: vec![step], ..Manifest::default() };

@@ -81,6 +81,9 @@ pub struct ArmMedia {
     /// Strips of data in a row of its disks, with one of parity; 0: two copies.
     #[serde(default)]
     pub data_strips: u8,
+    /// Its disk groups pack blocks, and store equal ones once.
+    #[serde(default)]
+    pub saves: bool,
 }
 
 impl ArmMedia {
@@ -160,6 +163,17 @@ pub enum Action {
         blocks: u64,
         /// Of those not what was acknowledged last, or could have been.
         wrong: u64,
+    },
+    /// What blocks take on capacity devices, after write buffers were drained.
+    Space {
+        /// Bytes of disks as guests wrote them, copies left out.
+        guest_bytes: u64,
+        /// Bytes of blocks before they were packed, and each by itself: with copies and parity.
+        before_bytes: u64,
+        /// Bytes that they take.
+        after_bytes: u64,
+        /// All else that capacity devices and metadata have in use: headers, what waits for the cleaner, the map.
+        beside_bytes: u64,
     },
     /// All desktops were made anew of another image; those before, and what only they needed, are deleted.
     Recompose {

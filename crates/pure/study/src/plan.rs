@@ -61,6 +61,27 @@ pub struct Cluster {
     pub read_cache_bytes: u64,
 }
 
+/// What blocks hold, as Vdbench's words `dedupratio` and `compratio` have it, of units of 4 KiB.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ContentRatios {
+    /// All units to those that are stored, where equal ones are stored once.
+    pub dedup: f64,
+    /// Bytes before to after, for a compressor that is perfect.
+    pub compress: f64,
+    /// How many different units the duplicates are: the same for all disks.
+    pub duplicates: u64,
+}
+
+/// Vdbench's default for `dedupsets`: so much of a machine's units are those that duplicates are drawn from.
+pub const DEDUP_SETS: f64 = 0.05;
+
+impl ContentRatios {
+    /// Units that are one of the duplicates.
+    pub fn duplicate_share(&self) -> f64 {
+        1.0 - (1.0 / self.dedup - DEDUP_SETS)
+    }
+}
+
 /// One test: a load, as often as it is repeated.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Test {
@@ -89,6 +110,8 @@ pub struct Plan {
     pub disk_bytes: u64,
     /// Capacity devices that each copy of a disk is spread over.
     pub stripe_width: u32,
+    /// What blocks hold; none: nothing is alike and nothing shrinks.
+    pub content: Option<ContentRatios>,
     /// How often every byte of every disk is written before the first test of an arm.
     pub precondition_passes: u32,
     /// In order. Caches are cleared before each, and not between repeats.
@@ -137,16 +160,30 @@ impl Plan {
             ("buffer_bytes_per_host", cluster.buffer_bytes.to_string()),
             ("read_cache_bytes_per_host", cluster.read_cache_bytes.to_string()),
         ];
-        rows.map(|(name, value)| (name.to_owned(), value)).into()
+        let mut all: BTreeMap<String, String> = rows.map(|(name, value)| (name.to_owned(), value)).into();
+        if let Some(ContentRatios { dedup, compress, duplicates }) = self.content {
+            all.insert("dedup_ratio".into(), dedup.to_string());
+            all.insert("compression_ratio".into(), compress.to_string());
+            all.insert("duplicates".into(), duplicates.to_string());
+        }
+        all
     }
 }
 
 fn arm(name: &str, cache: &str, capacity: &str, dilation: f64) -> ArmMedia {
-    ArmMedia { arm: name.into(), cache: cache.into(), capacity: capacity.into(), dilation, data_strips: 0 }
+    ArmMedia {
+        arm: name.into(),
+        cache: cache.into(),
+        capacity: capacity.into(),
+        dilation,
+        data_strips: 0,
+        saves: false,
+    }
 }
 
 /// 4 KiB at random, five mixes, on disks of which 6/128 are asked for (the cache test: 6 GB of 128 GB) and on all of them (the capacity test). The write
-/// buffers together are 0.293 of the data, as 8 x 600 GB are of 16.384 TB. One arm has two copies, the other one RAID-5 of 3+1.
+/// buffers together are 0.293 of the data, as 8 x 600 GB are of 16.384 TB. One arm has two copies, one RAID-5 of 3+1, one the same on disk groups that
+/// pack and store equal blocks once. Blocks are like the document's: `dedupratio=10 compratio=10`.
 pub(crate) fn policy_matrix(study: &'static str, scale: Scale) -> Plan {
     let (vms, of_each, disk, ramp_s, run_s, dilation) = match scale {
         Scale::Quick => (4, 2, 128 * MIB, 2, 6, 50.0),
@@ -178,11 +215,17 @@ pub(crate) fn policy_matrix(study: &'static str, scale: Scale) -> Plan {
         arms: vec![
             arm("performance", "nvme-nand", "sata-ssd", dilation),
             ArmMedia { data_strips: 3, ..arm("balanced", "nvme-nand", "sata-ssd", dilation) },
+            ArmMedia { data_strips: 3, saves: true, ..arm("density", "nvme-nand", "sata-ssd", dilation) },
         ],
         cluster: Cluster { buffer_bytes: (data * 293 / 4000).max(64 * MIB) / MIB * MIB, ..two_tier(data, 4) },
         disks,
         disk_bytes: disk,
         stripe_width: 1,
+        content: Some(ContentRatios {
+            dedup: 10.0,
+            compress: 10.0,
+            duplicates: ((disk / 4096 * u64::from(of_each)) as f64 * DEDUP_SETS) as u64,
+        }),
         precondition_passes: 2,
         tests: cached.into_iter().chain(all).collect(),
         repeats: 1,
@@ -228,6 +271,7 @@ pub(crate) fn iometer_qos(study: &'static str, scale: Scale) -> Plan {
         disks: 64,
         disk_bytes: span,
         stripe_width: 4,
+        content: None,
         precondition_passes: 1,
         tests: [4, 8, 16, 32, 64].map(test).into(),
         repeats: 3,
@@ -267,6 +311,7 @@ pub(crate) fn optane_mixed(study: &'static str, scale: Scale) -> Plan {
         disks,
         disk_bytes: disk,
         stripe_width: 1,
+        content: None,
         precondition_passes: 1,
         tests: outstanding.iter().map(test).collect(),
         repeats: passes,
@@ -334,6 +379,7 @@ pub(crate) fn optane_seqwrite(study: &'static str, scale: Scale) -> Plan {
         disks,
         disk_bytes: disk,
         stripe_width: 1,
+        content: None,
         precondition_passes: 0,
         tests: sizes.iter().flat_map(|kib| each.iter().map(move |each| test(*kib, *each))).collect(),
         repeats: 1,
@@ -369,6 +415,10 @@ mod tests {
                 (a.cache == b.cache && a.capacity == b.capacity, a.data_strips, b.data_strips)
             };
             assert_eq!(of(&matrix.arms[0], &matrix.arms[1]), (true, 0, 3), "arms differ in the policy only");
+            assert_eq!(of(&matrix.arms[1], &matrix.arms[2]), (true, 3, 3), "or in what disk groups do");
+            assert!(matrix.arms.iter().map(|arm| arm.saves).eq([false, false, true]));
+            let share = matrix.content.unwrap().duplicate_share();
+            assert!((share - 0.95).abs() < 1e-9, "as Vdbench's dedupratio=10 with its 5 % of sets: {share}");
             let writes = Plan::of("optane-seqwrite", scale).unwrap();
             for test in &writes.tests {
                 let buffers = writes.cluster.buffer_bytes * u64::from(writes.cluster.hosts);

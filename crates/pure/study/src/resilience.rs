@@ -63,6 +63,7 @@ impl Resilience {
                 capacity: "sata-ssd".into(),
                 dilation,
                 data_strips: 0,
+                saves: false,
             },
             cluster: Cluster {
                 hosts: 4,

@@ -121,6 +121,7 @@ impl VdiStorm {
             capacity: "sata-ssd".into(),
             dilation,
             data_strips: 0,
+            saves: false,
         };
         Self {
             scale,

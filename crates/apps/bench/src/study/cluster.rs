@@ -12,6 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cairn_api::v1;
 use cairn_study::{ArmMedia, Cluster};
 
 use super::programs::{Cairn, beside, kill, last_words, start};
@@ -85,6 +86,9 @@ impl OwnCluster {
         let cairn = Cairn::new(format!("unix:{}", socket.display()))?;
         let mut cluster = Self { folder, hosts: shape.hosts, process: Some(process), cairn };
         cluster.wait_up(&socket)?;
+        if media.saves {
+            cluster.pack()?;
+        }
         Ok(cluster)
     }
 
@@ -99,6 +103,15 @@ impl OwnCluster {
             thread::sleep(Duration::from_millis(50));
         }
         Ok(())
+    }
+
+    /// All disk groups pack, and store equal blocks once.
+    fn pack(&self) -> Result<(), String> {
+        let groups: Vec<v1::DiskGroup> = self.cairn.call(&["disk-group", "list"])?;
+        let set = |group: &v1::DiskGroup| {
+            self.cairn.done(&["disk-group", "set", &group.id.to_string(), "--compression", "on", "--dedupe", "on"])
+        };
+        groups.iter().try_for_each(set)
     }
 
     /// The cluster's command line.

@@ -99,7 +99,7 @@ fn begin(plan: &Plan, options: &Options) -> Result<Record, String> {
 
 pub(super) fn as_it_is() -> ArmMedia {
     let name = ArmMedia::AS_IT_IS.to_owned();
-    ArmMedia { arm: "target".into(), cache: name.clone(), capacity: name, dilation: 1.0, data_strips: 0 }
+    ArmMedia { arm: "target".into(), cache: name.clone(), capacity: name, dilation: 1.0, data_strips: 0, saves: false }
 }
 
 /// One line for every table and picture: what was measured on which media.
@@ -162,7 +162,9 @@ fn run_arm(
     if plan.precondition_passes > 0 {
         begun = process::unix_ms();
         say(format!("{}: writing every byte of {} disks", arm.arm, plan.disks));
-        let written_bytes = precondition(system.targets(), plan.disk_bytes, plan.precondition_passes, options.seed)?;
+        let written_bytes = precondition_as(system.targets(), plan.disk_bytes, plan.precondition_passes, &|number| {
+            content_before(plan, options.seed, number)
+        })?;
         let action = Action::Precondition { passes: plan.precondition_passes, written_bytes };
         record.step(step(arm, action, begun, system.counters()))?;
     }
@@ -170,6 +172,9 @@ fn run_arm(
         begun = process::unix_ms();
         say(format!("{}: {}: clearing caches", arm.arm, test.id));
         if let Some((buffered_before_bytes, buffered_after_bytes)) = system.clear()? {
+            if let Some(action) = space_of(plan, &system)? {
+                record.step(step(arm, action, begun, system.counters()))?;
+            }
             let action = Action::Clear { buffered_before_bytes, buffered_after_bytes };
             record.step(step(arm, action, begun, system.counters()))?;
         }
@@ -184,6 +189,12 @@ fn run_arm(
         }
     }
     begun = process::unix_ms();
+    if plan.content.is_some() {
+        system.clear()?;
+        if let Some(action) = space_of(plan, &system)? {
+            record.step(step(arm, action, begun, system.counters()))?;
+        }
+    }
     if let System::Own(cluster, _) = system {
         cluster.stop();
     }
@@ -217,17 +228,60 @@ fn told(cell: &Cell, repeats: u32) -> String {
     format!("{} {}/{repeats}: {:.0} IOPS, {bytes:.1} MiB/s, mean {mean}{doubts}", cell.id, cell.repeat, cell.total.iops)
 }
 
-/// Writes every byte of all targets in 128 KiB, `passes` times. Tells the bytes.
+/// What blocks take, where the plan says what they hold.
+fn space_of(plan: &Plan, system: &System) -> Result<Option<Action>, String> {
+    match plan.content {
+        Some(_) => system.space(),
+        None => Ok(None),
+    }
+}
+
+/// What a plan's blocks hold in its tests.
+fn content_of(plan: &Plan, seed: u64) -> Content {
+    let noise = Content::random(seed, 0);
+    match &plan.content {
+        None => noise,
+        Some(ratios) => Content {
+            duplicate_share: ratios.duplicate_share(),
+            duplicates: ratios.duplicates,
+            random_share: 1.0 / ratios.compress,
+            ..noise
+        },
+    }
+}
+
+/// What they hold when disks are written first, so many of them at once. Each pass has a seed of its own: duplicates of the last one are those of the tests.
+fn content_before(plan: &Plan, seed: u64, number: u64) -> Content {
+    let seed = match plan.content {
+        None => seed.wrapping_add(number << 32),
+        Some(_) => seed.wrapping_sub(u64::from(plan.precondition_passes - 1)),
+    };
+    Content { disk: number * TARGETS_AT_ONCE as u64, ..content_of(plan, seed) }
+}
+
+/// Targets that are written first together: all disks at once keep thousands of requests waiting for nothing.
+const TARGETS_AT_ONCE: usize = 16;
+
+/// Writes noise to every byte of all targets in 128 KiB, `passes` times. Tells the bytes.
 pub(super) fn precondition(targets: &[Address], disk_bytes: u64, passes: u32, seed: u64) -> Result<u64, String> {
+    precondition_as(targets, disk_bytes, passes, &|number| Content::random(seed.wrapping_add(number << 32), 0))
+}
+
+/// The same with this content, by the number of some targets that are written together.
+fn precondition_as(
+    targets: &[Address],
+    disk_bytes: u64,
+    passes: u32,
+    content: &dyn Fn(u64) -> Content,
+) -> Result<u64, String> {
     let mut written_bytes = 0;
-    // All disks at once keep thousands of requests waiting for nothing: a few at a time.
-    for (number, targets) in targets.chunks(16).enumerate() {
+    for (number, targets) in targets.chunks(TARGETS_AT_ONCE).enumerate() {
         let precondition = Precondition {
             targets: targets.to_vec(),
             bytes_each: Some(disk_bytes),
             passes,
             block_bytes: 128 << 10,
-            content: Content::random(seed.wrapping_add((number as u64) << 32), 0),
+            content: content(number as u64),
             destructive: true,
         };
         let written = precondition.run(&|_, _| {});
@@ -247,7 +301,7 @@ fn job_of(plan: &Plan, test: &Test, repeat: u32, system: &System, options: &Opti
     let stream = |(number, target): (u32, &Address)| StreamJob {
         // Evenly: the first ones have one more where it does not divide.
         outstanding: load.outstanding / load.disks + u32::from(number < load.outstanding % load.disks),
-        ..StreamJob::new(target.clone(), spec.clone(), Content::random(options.seed, 0))
+        ..StreamJob::new(target.clone(), spec.clone(), content_of(plan, options.seed))
     };
     Job {
         streams: (0..load.disks).zip(system.targets()).map(stream).collect(),

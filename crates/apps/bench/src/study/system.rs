@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use cairn_api::v1;
-use cairn_study::{ArmMedia, Counters, Gauges, Plan, TargetFacts};
+use cairn_study::{Action, ArmMedia, Counters, Gauges, Plan, TargetFacts};
 
 use super::{cluster::OwnCluster, programs::Cairn};
 use crate::address::Address;
@@ -66,6 +66,22 @@ impl System {
             status if status.success() => Ok(Some((0, 0))),
             status => Err(format!("clearing caches by {command:?} failed: {status}")),
         }
+    }
+
+    /// Where the bytes of its own cluster's capacity devices are; none of what was given.
+    ///
+    /// # Errors
+    /// It does not tell.
+    pub fn space(&self) -> Result<Option<Action>, String> {
+        let Self::Own(cluster, _) = self else { return Ok(None) };
+        let told: v1::ClusterCapacity = cluster.cairn().call(&["cluster", "capacity"])?;
+        let (space, all) = (told.space, counters_at(cluster.cairn()).unwrap_or_default());
+        Ok(Some(Action::Space {
+            guest_bytes: all.guest_written_bytes,
+            before_bytes: space.stored_before_bytes,
+            after_bytes: space.stored_bytes,
+            beside_bytes: space.headers_bytes + space.dead_bytes + space.metadata_used_bytes,
+        }))
     }
 
     /// Facts for the manifest.

@@ -48,6 +48,7 @@ pub fn all() -> Vec<Scenario> {
 fn of_much_text() -> Shape {
     let mut shape = tight();
     shape.disks[0].size_bytes = 192 << 20;
+    shape.alike = true;
     shape
 }
 
@@ -56,7 +57,7 @@ fn of_few_contents() -> Shape {
     let mut shape = tight();
     shape.disks[0].size_bytes = 24 << 20;
     shape.disks = vec![shape.disks[0].clone(); 2];
-    shape.idle_destage_ms = 300;
+    (shape.idle_destage_ms, shape.alike) = (300, true);
     shape
 }
 

@@ -220,6 +220,13 @@ pub fn what(step: &Step) -> String {
         Action::Restart { host } => format!("restart {host}"),
         Action::Healthy => "healthy again".into(),
         Action::Verify { blocks, wrong } => format!("verify: {} blocks, {} wrong", count(*blocks), count(*wrong)),
+        Action::Space { guest_bytes, before_bytes, after_bytes, beside_bytes } => format!(
+            "space: {} of guests, {} before and {} after packing, {} beside them",
+            in_mib(*guest_bytes),
+            in_mib(*before_bytes),
+            in_mib(*after_bytes),
+            in_mib(*beside_bytes)
+        ),
         Action::Recompose { desktops } => format!("{desktops} desktops made anew"),
         Action::Stop => "stop".into(),
     }

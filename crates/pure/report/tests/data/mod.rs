@@ -54,6 +54,7 @@ impl Study {
             capacity: (*capacity).into(),
             dilation,
             data_strips: 0,
+            saves: false,
         };
         let manifest = Manifest {
             schema: SCHEMA,
