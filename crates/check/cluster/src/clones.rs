@@ -27,6 +27,8 @@ pub const MADE: &str = "clones";
 pub const FLATTENED: &str = "clones flattened";
 /// How long a clone may take to be flattened: faults may last some time, and then all is healed.
 const FLAT_WITHIN: Duration = Duration::from_secs(180);
+/// When nobody owns a clone for so long that is being flattened, it is flat.
+const AT_REST_AFTER: Duration = Duration::from_secs(60);
 /// Sectors of one read.
 const AT_ONCE: u64 = 1024;
 /// Whose the bytes are that a clone's guest writes; above the numbers of all disks.
@@ -169,7 +171,9 @@ impl Cluster {
             let Ok(at) = self.up_from(host) else { continue };
             let disk = name.to_owned();
             let shown = self.manage(at, async move |node| node.disk_show(disk).await).await;
-            let Some(shown) = shown.ok().filter(|shown| shown.summary.owner.is_some()) else { continue };
+            // Of one that nobody owns its seats tell, which may be old: but nobody owns one for long that is not flat yet.
+            let rests = self.world.now() - since > AT_REST_AFTER;
+            let Some(shown) = shown.ok().filter(|shown| rests || shown.summary.owner.is_some()) else { continue };
             if shown.clone_of.is_none() {
                 self.count(FLATTENED);
                 return Ok(());
