@@ -1,7 +1,7 @@
 //! Hooks of runs that are older than the tables: after a start, and when deduplication is switched on again, headers are read in the background.
 //!
 //! Promises    the newest segments first; a hook that is newer stays; at most [`HEADERS_PER_S`] reads a second, a capacity device at a time
-//! Time        at runs of 4 MiB some 5 minutes a TiB
+//! Time        at runs of 4 MiB some 5 minutes a TiB (calculated); all segments of a device are sorted for each 4,096 that are read
 //! Not here    hooks of what is written meanwhile (`twins.rs`), what a header is used for (`find_twins.rs`)
 
 use std::{rc::Rc, time::Duration};
