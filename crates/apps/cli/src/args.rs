@@ -411,12 +411,16 @@ pub enum DiskGroup {
     Set {
         /// Id, or the beginning of one
         disk_group: String,
-        /// Pack what is moved to the capacity devices from now on (LZ4); what stands there stays as it is until it is overwritten
+        /// Pack what is moved to the capacity devices from now on (LZ4); what stands there stays as it is until it is overwritten, or with --rewrite
         #[arg(long, value_name = "on|off", value_parser = on_or_off())]
         compression: Option<bool>,
-        /// Store blocks that are equal once on each capacity device, from now on; what stands there stays as it is until it is overwritten
+        /// Store blocks that are equal once on each capacity device, from now on; what stands there stays as it is until it is overwritten, or with
+        /// --rewrite
         #[arg(long, value_name = "on|off", value_parser = on_or_off())]
         dedupe: Option<bool>,
+        /// Write anew, in the background, what stands on the capacity devices now, so that it becomes as chosen; off: leave that
+        #[arg(long, value_name = "on|off", value_parser = on_or_off(), num_args = 0..=1, default_missing_value = "on")]
+        rewrite: Option<bool>,
     },
     /// Give up a disk group; refused while it holds components
     Remove {

@@ -246,14 +246,17 @@ pub struct SettingsRow {
     pub compression: bool,
     /// Equal blocks are stored once. Where that was never chosen the row ends before it. Needs [`crate::Needs::SHARED`].
     pub deduplication: bool,
+    /// Segments that were last written to before this destage round are written anew. Where none are the row ends before it.
+    pub rewrite_below: Option<u64>,
 }
 
 impl SettingsRow {
     /// Its bytes.
     pub fn encode(self) -> Vec<u8> {
-        match self.deduplication {
-            false => encode(&self.compression),
-            true => encode(&(self.compression, true)),
+        match (self.deduplication, self.rewrite_below) {
+            (false, None) => encode(&self.compression),
+            (true, None) => encode(&(self.compression, true)),
+            (deduplication, Some(below)) => encode(&(self.compression, deduplication, below)),
         }
     }
 
@@ -262,9 +265,17 @@ impl SettingsRow {
     /// # Errors
     /// It is none.
     pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, RowError> {
-        let (compression, rest): (bool, &[u8]) = postcard::take_from_bytes(bytes).map_err(|_| malformed(key))?;
-        let deduplication = if rest.is_empty() { false } else { decode(key, rest)? };
-        Ok(Self { compression, deduplication })
+        let flag = |bytes| postcard::take_from_bytes::<bool>(bytes).map_err(|_| malformed(key));
+        let (compression, rest) = flag(bytes)?;
+        let (deduplication, rest) = if rest.is_empty() { (false, rest) } else { flag(rest)? };
+        if rest.is_empty() {
+            return Ok(Self { compression, deduplication, rewrite_below: None });
+        }
+        let (below, rest): (u64, &[u8]) = postcard::take_from_bytes(rest).map_err(|_| malformed(key))?;
+        match rest.is_empty() {
+            true => Ok(Self { compression, deduplication, rewrite_below: Some(below) }),
+            false => Err(malformed(key)),
+        }
     }
 }
 
@@ -557,16 +568,20 @@ mod tests {
         for bytes in [&[1, 2, 0x98, 0x80, 0x80, 0x80, 8, 3, 4][..], &[1, 2, 0xFF, 0xFF, 0xFF, 0xFF, 7, 4]] {
             assert!(decode::<SegmentRow>(&[SEGMENT], bytes).is_err());
         }
-        for (compression, deduplication, bytes) in
-            [(true, false, &[1][..]), (false, true, &[0, 1]), (true, true, &[1, 1])]
-        {
-            let row = SettingsRow { compression, deduplication };
+        for (compression, deduplication, rewrite_below, bytes) in [
+            (true, false, None, &[1][..]),
+            (false, true, None, &[0, 1]),
+            (true, true, None, &[1, 1]),
+            (true, false, Some(300), &[1, 0, 0xAC, 2]),
+        ] {
+            let row = SettingsRow { compression, deduplication, rewrite_below };
             assert_eq!(row.encode(), bytes);
             assert_eq!(SettingsRow::decode(&settings_key(), bytes), Ok(row));
         }
         assert!(
             SettingsRow::decode(&settings_key(), &[]).is_err()
                 && SettingsRow::decode(&settings_key(), &[1, 7]).is_err()
+                && SettingsRow::decode(&settings_key(), &[1, 1, 2, 3]).is_err()
         );
         let spots = PendingBody::Spots { members: 0, spots: vec![9], crcs: vec![4], row_checks: Vec::new() };
         assert_eq!(encode(&spots), [5, 0, 1, 9, 1, 4, 0]);

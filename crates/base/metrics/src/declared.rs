@@ -149,6 +149,8 @@ measures! {
         cleaned_bytes: Bytes,
         /// Segments that the cleaner emptied.
         cleaned_segments: Count,
+        /// Segments that were written anew as it was chosen since.
+        rewritten_segments: Count,
         /// Bytes of metadata rows that transactions changed.
         metadata_row_bytes: Bytes,
         /// Bytes written to the metadata region of the cache device: pages around those rows.

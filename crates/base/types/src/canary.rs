@@ -71,6 +71,10 @@ pub enum Canary {
     SweptTooMuch,
     /// Going back to a snapshot leaves out some of what changed.
     RollbackSkips,
+    /// A request to go back that is repeated has the disk go back once more.
+    BackTwice,
+    /// What is packed is unpacked for good though guests were promised the room.
+    UnpacksUnasked,
     /// A block that is repaired hides what its copies have not destaged of snapshots.
     RepairHidesHistory,
     /// What a guest trims of a clone shows what the parent has there.
@@ -177,7 +181,7 @@ pub enum Canary {
 
 impl Canary {
     /// All of them.
-    pub const ALL: [Self; 83] = [
+    pub const ALL: [Self; 85] = [
         Self::AckBeforeFlush,
         Self::SegmentsNotFlushed,
         Self::TornTailBelieved,
@@ -203,6 +207,8 @@ impl Canary {
         Self::CutMissed,
         Self::HistoryForgotten,
         Self::RollbackSkips,
+        Self::BackTwice,
+        Self::UnpacksUnasked,
         Self::RepairHidesHistory,
         Self::RegimeIgnored,
         Self::TrimShowsParent,

@@ -26,8 +26,12 @@ const PAST_CODE: u32 = u32::MAX - 1;
 /// The same of each disk that was made of a snapshot: behind the addresses are its past, if it has one, and where it came from.
 const ANCESTRY_CODE: u32 = u32::MAX - 2;
 
-/// What is encoded, in order. The last three only where the layout says so.
-const FIELDS: [&str; 12] = [
+/// The same of each disk that ever went back to a snapshot: behind the addresses are its past, where it came from if it came from one, and the number of
+/// the request.
+const BACK_CODE: u32 = u32::MAX - 3;
+
+/// What is encoded, in order. The last four only where the layout says so.
+const FIELDS: [&str; 13] = [
     "object",
     "name",
     "size_bytes",
@@ -40,20 +44,24 @@ const FIELDS: [&str; 12] = [
     "addresses",
     "past",
     "ancestry",
+    "back_number",
 ];
 
 impl Serialize for ObjectConfig {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let back_number = self.past.as_ref().map_or(0, |past| past.back_number);
         let code = match (&self.ancestry, &self.past) {
+            _ if back_number != 0 => BACK_CODE,
             (Some(_), _) => ANCESTRY_CODE,
             (None, Some(_)) => PAST_CODE,
             (None, None) => SPANS_CODE,
         };
         let plain = self.addresses.plain().filter(|_| code == SPANS_CODE);
         let left_out = match code {
-            ANCESTRY_CODE => 0,
-            PAST_CODE => 1,
-            _ => 2 + usize::from(plain.is_some()),
+            BACK_CODE => 0,
+            ANCESTRY_CODE => 1,
+            PAST_CODE => 2,
+            _ => 3 + usize::from(plain.is_some()),
         };
         let mut form = serializer.serialize_struct("ObjectConfig", FIELDS.len() - left_out)?;
         form.serialize_field("object", &self.object)?;
@@ -72,6 +80,11 @@ impl Serialize for ObjectConfig {
             form.serialize_field("addresses", &self.addresses)?;
         }
         match (&self.ancestry, &self.past) {
+            (ancestry, past) if back_number != 0 => {
+                form.serialize_field("past", past)?;
+                form.serialize_field("ancestry", ancestry)?;
+                form.serialize_field("back_number", &back_number)?;
+            }
             (Some(ancestry), past) => {
                 form.serialize_field("past", past)?;
                 form.serialize_field("ancestry", ancestry)?;
@@ -107,21 +120,26 @@ impl<'de> Visitor<'de> for ConfigVisitor {
         let (members, decided) = (next(&mut seq, &mut at)?, next(&mut seq, &mut at)?);
         let deleted = next(&mut seq, &mut at)?;
         let addresses = match layout {
-            (_, _, _, SPANS_CODE | PAST_CODE | ANCESTRY_CODE) => next::<Addresses, A>(&mut seq, &mut at)?,
+            (_, _, _, SPANS_CODE | PAST_CODE | ANCESTRY_CODE | BACK_CODE) => next::<Addresses, A>(&mut seq, &mut at)?,
             (chunk_bytes, stripe_width, strip_bytes, code) => {
                 let redundancy = Redundancy::try_from(code).map_err(A::Error::custom)?;
                 Layout { chunk_bytes, stripe_width, strip_bytes, redundancy }.into()
             }
         };
-        let past = match layout {
+        let mut past = match layout {
             (_, _, _, PAST_CODE) => Some(next::<Past, A>(&mut seq, &mut at)?),
-            (_, _, _, ANCESTRY_CODE) => next::<Option<Past>, A>(&mut seq, &mut at)?,
+            (_, _, _, ANCESTRY_CODE | BACK_CODE) => next::<Option<Past>, A>(&mut seq, &mut at)?,
             _ => None,
         };
         let ancestry = match layout {
             (_, _, _, ANCESTRY_CODE) => Some(next::<Ancestry, A>(&mut seq, &mut at)?),
+            (_, _, _, BACK_CODE) => next::<Option<Ancestry>, A>(&mut seq, &mut at)?,
             _ => None,
         };
+        if let (_, _, _, BACK_CODE) = layout {
+            let number = next(&mut seq, &mut at)?;
+            past.iter_mut().for_each(|past| past.back_number = number);
+        }
         #[rustfmt::skip]
         let config =
             ObjectConfig { object, name, size_bytes, policy, policy_name, addresses, members, decided, deleted, past, ancestry };
@@ -136,8 +154,21 @@ impl<'de> Visitor<'de> for ConfigVisitor {
             (None, NamedLayout::Named(layout)) => layout.into(),
             (None, NamedLayout::Listed(..)) => return Err(A::Error::missing_field("addresses")),
         };
-        let Named { object, name, size_bytes, policy, policy_name, members, decided, deleted, past, ancestry, .. } =
-            told;
+        let Named {
+            object,
+            name,
+            size_bytes,
+            policy,
+            policy_name,
+            members,
+            decided,
+            deleted,
+            mut past,
+            ancestry,
+            back_number,
+            ..
+        } = told;
+        past.iter_mut().for_each(|past| past.back_number = back_number);
         #[rustfmt::skip]
         let config =
             ObjectConfig { object, name, size_bytes, policy, policy_name, addresses, members, decided, deleted, past, ancestry };
@@ -163,6 +194,8 @@ struct Named {
     past: Option<Past>,
     #[serde(default)]
     ancestry: Option<Ancestry>,
+    #[serde(default)]
+    back_number: u64,
 }
 
 /// A layout, or what stands in its place.
@@ -246,7 +279,7 @@ mod tests {
         let all: Vec<Snapshot> = (0..SNAPSHOTS_MAX as u64).map(snapshot).collect();
         for snapshots in [vec![], vec![snapshot(1)], all] {
             let count = snapshots.len();
-            let ours = ObjectConfig { past: Some(Past { snapshots, goes_back_to: None }), ..config(plain.clone()) };
+            let ours = ObjectConfig { past: Some(Past { snapshots, ..Past::default() }), ..config(plain.clone()) };
             let bytes = encode_onto(Vec::new(), &ours);
             assert_eq!(postcard::from_bytes::<ObjectConfig>(&bytes), Ok(ours));
             let without = encode_onto(Vec::new(), &config(plain.clone()));
@@ -263,12 +296,12 @@ mod tests {
             vec![of_no_schedule],
         ];
         for snapshots in refused {
-            let bad = ObjectConfig { past: Some(Past { snapshots, goes_back_to: None }), ..config(plain.clone()) };
+            let bad = ObjectConfig { past: Some(Past { snapshots, ..Past::default() }), ..config(plain.clone()) };
             assert!(postcard::from_bytes::<ObjectConfig>(&encode_onto(Vec::new(), &bad)).is_err());
         }
     }
 
-    /// Goal: a clone comes back, with snapshots and without; parents that cannot be are refused. Method: both, and cut short.
+    /// Goal: a clone comes back, with snapshots and without, and a disk that went back to one; parents that cannot be are refused. Method: all, and cut short.
     #[test]
     fn a_clone_comes_back() {
         let plain = Addresses::from(layout(Redundancy::Mirror { copies: 2 }));
@@ -278,8 +311,10 @@ mod tests {
             let ancestry = Some(Ancestry { parents, flattens: false });
             ObjectConfig { past, ancestry, ..config(plain.clone()) }
         };
-        for past in [None, Some(Past { snapshots: vec![snapshot(1)], goes_back_to: None })] {
-            let ours = of(vec![parent(1), parent(2)], past);
+        let with = |back_number| Some(Past { snapshots: vec![snapshot(1)], back_number, ..Past::default() });
+        let clones = [None, with(0), with(u64::MAX)].map(|past| of(vec![parent(1), parent(2)], past));
+        let went_back = ObjectConfig { past: with(7), ..config(plain.clone()) };
+        for ours in clones.into_iter().chain([went_back]) {
             let bytes = encode_onto(Vec::new(), &(&ours, 7u8));
             assert_eq!(postcard::from_bytes::<(ObjectConfig, u8)>(&bytes), Ok((ours, 7)));
             assert!((0..bytes.len()).all(|cut| postcard::from_bytes::<(ObjectConfig, u8)>(&bytes[..cut]).is_err()));

@@ -69,6 +69,10 @@ pub struct Past {
     pub snapshots: Vec<Snapshot>,
     /// The disk is going back to what this one of them has: until it has, guests wait.
     pub goes_back_to: Option<SnapshotId>,
+    /// The number of the request by which it last went back to a snapshot, or does: when its answer was lost, and it is asked once more, it does not go back
+    /// once more, which would undo what guests wrote since. 0: it never did.
+    #[serde(skip)]
+    pub back_number: u64,
 }
 
 impl Past {

@@ -83,6 +83,8 @@ pub enum OwnerCommand {
     RollBack {
         /// Which.
         id: SnapshotId,
+        /// Of the request, never 0: by one it goes back once, however often that is sent.
+        number: u64,
     },
     /// Delete a snapshot. It is no error where there is none.
     DeleteSnapshot {

@@ -496,7 +496,7 @@ mod tests {
             }),
             command(OwnerCommand::LockSnapshot { id: snapshot, for_ms: 5 }),
             command(OwnerCommand::Hold { number: 2, for_ms: 2000 }),
-            command(OwnerCommand::RollBack { id: snapshot }),
+            command(OwnerCommand::RollBack { id: snapshot, number: 1 }),
             command(OwnerCommand::DeleteSnapshot { id: snapshot }),
             command(OwnerCommand::Rename { name: "vm-2".into() }),
             Request::ManageHost { command: HostCommand::Space { disk_group, component, from_block: 1 << 26 } },
@@ -507,7 +507,8 @@ mod tests {
             assert_eq!(message.since(), Feature::Snapshots.since(), "{message:?}");
             assert_eq!(crate::decode(&crate::encode(&message)).as_ref(), Ok(&message));
         }
-        let settings = Api(v1::DiskGroupSettings { compression: Some(true), deduplication: Some(false) });
+        let settings =
+            Api(v1::DiskGroupSettings { compression: Some(true), deduplication: Some(false), rewrite: None });
         let set = Request::ManageHost { command: HostCommand::SetGroup { disk_group, settings } };
         let message = Message::Request { id: 1, request: set };
         assert_eq!(message.since(), Feature::Compression.since());

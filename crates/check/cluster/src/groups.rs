@@ -33,3 +33,8 @@ pub fn packs(on: bool) -> v1::DiskGroupSettings {
 pub fn shares(on: bool) -> v1::DiskGroupSettings {
     v1::DiskGroupSettings { deduplication: Some(on), ..v1::DiskGroupSettings::default() }
 }
+
+/// A disk group writes anew what stands on its capacity devices, or leaves that.
+pub fn rewrites(on: bool) -> v1::DiskGroupSettings {
+    v1::DiskGroupSettings { rewrite: Some(on), ..v1::DiskGroupSettings::default() }
+}

@@ -14,7 +14,7 @@ use crate::{
     bad_blocks::{self, Spoil},
     cluster::Cluster,
     ends::{Bit, bit_of_the_last_two},
-    groups::{packs, shares},
+    groups::{packs, rewrites, shares},
     membership,
     plan::Plan,
     schedules,
@@ -103,7 +103,9 @@ pub async fn one(cluster: &Cluster, event: Event) {
         }
         What::HandOver { disk, host } => hand_over(cluster, *disk, *host).await,
         What::Scrub { host } => scrub(cluster, *host).await,
-        What::Compression { .. } | What::Deduplication { .. } => chosen(cluster, what, lasts).await,
+        What::Compression { .. } | What::Deduplication { .. } | What::Rewrite { .. } => {
+            chosen(cluster, what, lasts).await
+        }
         What::Resize { disk, host, by_bytes } => cluster.grow_disk(*disk, *host, *by_bytes).await,
         What::Maintenance { .. }
         | What::Drain { .. }
@@ -141,6 +143,7 @@ async fn chosen(cluster: &Cluster, what: &What, lasts: impl Future<Output = ()>)
     let (settings, host, group, stays): (fn(bool) -> v1::DiskGroupSettings, _, _, _) = match *what {
         What::Compression { host, group, stays } => (packs, host, group, stays),
         What::Deduplication { host, group, stays } => (shares, host, group, stays),
+        What::Rewrite { host, group, stays } => (rewrites, host, group, stays),
         _ => return,
     };
     let choose = async |on| {

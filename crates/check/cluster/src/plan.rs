@@ -80,6 +80,8 @@ impl Plan {
         events.extend(draw::choices(&mut Rng::new(seed ^ 0x7061_636b), &shape, ends_ms, compression));
         let deduplication = |host, group, stays| What::Deduplication { host, group, stays };
         events.extend(draw::choices(&mut Rng::new(seed ^ 0x6465_6475_7065), &shape, ends_ms, deduplication));
+        let rewrite = |host, group, stays| What::Rewrite { host, group, stays };
+        events.extend(draw::choices(&mut Rng::new(seed ^ 0x616e_6577), &shape, ends_ms, rewrite));
         events.extend(draw::membership(&mut Rng::new(seed ^ 0x676f_6e65), &shape, menu, ends_ms));
         events.sort_by_key(|event| event.at_ms);
         let quiet = rng.one_in(2);

@@ -43,10 +43,13 @@ pub async fn check_at_rest(cluster: &Cluster, disks: &[String], what: Spoiled) -
     stores_in_order(cluster, spoiled).await
 }
 
-/// What is counted of disk groups that are open at the end: blocks that they packed, and blocks that they found to be equal to others.
+/// What is counted of disk groups that are open at the end: blocks that they packed, blocks that they found to be equal to others, segments that they
+/// wrote anew.
 pub const PACKED: &str = "blocks packed";
 /// See [`PACKED`].
 pub const EQUAL: &str = "equal blocks found";
+/// See [`PACKED`].
+pub const ANEW: &str = "segments written anew";
 
 /// I7 of every store.
 pub async fn stores_in_order(cluster: &Cluster, spoiled: bool) -> Result<(), String> {
@@ -56,6 +59,7 @@ pub async fn stores_in_order(cluster: &Cluster, spoiled: bool) -> Result<(), Str
             let counters = store.group().stats().counters;
             cluster.count_more(PACKED, counters.packed_blocks);
             cluster.count_more(EQUAL, counters.dedupe_hit_blocks + counters.dedupe_twin_blocks);
+            cluster.count_more(ANEW, counters.rewritten_segments);
             let check = async move {
                 match spoiled {
                     true => store.group().check_bookkeeping().await,

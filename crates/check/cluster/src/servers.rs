@@ -140,6 +140,7 @@ impl Spread {
             What::Deduplication { host, group, stays } => {
                 What::Deduplication { host: self.one(host, group), group, stays }
             }
+            What::Rewrite { host, group, stays } => What::Rewrite { host: self.one(host, group), group, stays },
             What::Drain { host, group } => What::Drain { host: self.one(host, 0), group },
             What::Maintenance { host, mode } => What::Maintenance { host: self.one(host, 0), mode },
             What::Remove { host } => What::Remove { host: self.one(host, 0) },

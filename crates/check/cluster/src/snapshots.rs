@@ -177,7 +177,14 @@ impl Cluster {
         let (Ok(at), Some(model)) = (self.up_from(host), self.models.borrow().get(&disk).cloned()) else {
             return Ok(());
         };
-        let began = model.borrow_mut().begin_going_back(&held);
+        let sectors = self.sizes.borrow()[disk].bytes / SECTOR;
+        // Where it was taken the disk may have been larger than was known.
+        let Some(held) = self.all_of(at, named, held.to_vec(), sectors).await else { return Ok(()) };
+        let began = {
+            let mut model = model.borrow_mut();
+            model.grow(sectors * SECTOR);
+            model.begin_going_back(&held)
+        };
         let (name, how) = (named.to_owned(), v1::SnapshotRollback { force: true, discard: disk.is_multiple_of(2) });
         let begun = self.manage(at, async move |node| node.snapshot_rollback(name, how).await).await;
         if let Err(error) = &begun {
@@ -238,7 +245,8 @@ impl Cluster {
                 Err(_) => continue,
             };
             self.count(CHANGES_TOLD);
-            let was = self.all_of(at, &format!("{disk}@{older}"), was.to_vec(), now.len() as u64).await;
+            let (older_named, sectors) = (format!("{disk}@{older}"), now.len() as u64);
+            let Some(was) = self.all_of(at, &older_named, was.to_vec(), sectors).await else { continue };
             let differs = |sector: &usize| was.get(*sector).is_some_and(|was| *was != now[*sector]);
             if let Some(sector) = (0..now.len()).filter(differs).find(|sector| !told[*sector]) {
                 return Err(format!(
@@ -252,18 +260,18 @@ impl Cluster {
         Ok(())
     }
 
-    /// What an older snapshot held, of the first `sectors`: where it was read the disk may have been larger than was known. Beyond its end are zeroes; what cannot be
-    /// read now is left out.
-    async fn all_of(&self, at: usize, named: &str, held: Vec<Found>, sectors: u64) -> Vec<Found> {
+    /// What an older snapshot held, of the first `sectors`: where it was read the disk may have been larger than was known. Beyond its end are zeroes. None where it
+    /// cannot be read now.
+    async fn all_of(&self, at: usize, named: &str, held: Vec<Found>, sectors: u64) -> Option<Vec<Found>> {
         if held.len() as u64 >= sectors {
-            return held;
+            return Some(held);
         }
-        let Ok(volume) = self.open_snapshot(at, named).await else { return held };
-        let there = (volume.info().size_bytes / SECTOR).min(sectors);
-        let Ok(mut all) = self.read_snapshot(at, named, there).await else { return held };
+        let volume = self.open_snapshot(at, named).await.ok()?;
+        let there = (volume.info().size_bytes / SECTOR).min(sectors).max(held.len() as u64);
+        let mut all = self.read_snapshot(at, named, there).await.ok()?;
         all[..held.len()].copy_from_slice(&held);
         all.resize(sectors as usize, Found::Zeroes);
-        all
+        Some(all)
     }
 
     /// Of each sector, whether a host says that it changed since an older snapshot.

@@ -201,6 +201,8 @@ pub enum What {
     Compression { host: usize, group: usize, stays: bool },
     /// A disk group of a host stores equal blocks once for a time, or from then on.
     Deduplication { host: usize, group: usize, stays: bool },
+    /// A disk group of a host writes anew what stands on its capacity devices, and is to leave that after a time, or to end it.
+    Rewrite { host: usize, group: usize, stays: bool },
     /// A host is emptied and removed, where that can be done; at the end it is taken in again, with blank devices.
     Remove { host: usize },
     /// A host dies and is forgotten, where nothing is lost with it. It starts with what it held, and is taken in again at the end.
@@ -274,6 +276,7 @@ impl What {
             Self::Scrub { .. } => "scrub",
             Self::Compression { .. } => "compression",
             Self::Deduplication { .. } => "deduplication",
+            Self::Rewrite { .. } => "writing anew",
             Self::Remove { .. } => "removed host",
             Self::Forget { .. } => "forgotten host",
             Self::CreateAndDelete { .. } => "create and delete",
@@ -281,7 +284,7 @@ impl What {
     }
 
     /// Every kind, for tables. A directory that only some hosts cannot reach is *split*: [`Self::kind_among`] tells.
-    pub const KINDS: [&'static str; 54] = [
+    pub const KINDS: [&'static str; 55] = [
         "crash",
         "crash within a disk operation",
         "crash during recovery",
@@ -333,6 +336,7 @@ impl What {
         "scrub",
         "compression",
         "deduplication",
+        "writing anew",
         "removed host",
         "forgotten host",
         "create and delete",

@@ -9,6 +9,7 @@ use cairn_format::Needs;
 use crate::{
     disk_group::{DiskGroup, Inner},
     error::{StoreError, refused},
+    rewriting::RewriteProgress,
     state::State,
 };
 
@@ -19,6 +20,8 @@ pub struct Choice {
     pub compression: Option<bool>,
     /// Store what is destaged once where it is equal to what was destaged since this is on.
     pub deduplication: Option<bool>,
+    /// Write anew, in the background, what is on the capacity devices now, so that it becomes as chosen; or leave that.
+    pub rewrite: Option<bool>,
 }
 
 impl Choice {
@@ -35,6 +38,7 @@ impl Choice {
         match self.deduplication {
             Some(true) => (Needs::SHARED.with(Needs::SPOTS), "deduplication"),
             _ if self.compression == Some(true) => (Needs::SPOTS, "compression"),
+            _ if self.rewrite == Some(true) => (Needs::SPOTS, "writing anew"),
             _ => (Needs::NONE, ""),
         }
     }
@@ -51,7 +55,13 @@ impl<E: Env> DiskGroup<E> {
         self.inner().state.borrow().settings.deduplication()
     }
 
-    /// Holds for what is destaged from now on. What stands there stays as it is until it is overwritten. Destages everything that is in the log now.
+    /// How far it is with writing anew what was there before something was chosen; none where it does not.
+    pub fn rewriting(&self) -> Option<RewriteProgress> {
+        self.inner().state.borrow().rewrite_progress(self.inner().env.now())
+    }
+
+    /// Holds for what is destaged from now on. What stands there stays as it is until it is overwritten, or written anew. Destages everything that is in
+    /// the log now.
     ///
     /// # Errors
     /// [`crate::StoreErrorKind::Refused`] where the group may not need it, or its map is not in pages; [`crate::StoreErrorKind::Media`] when the group stopped or was
@@ -61,10 +71,11 @@ impl<E: Env> DiskGroup<E> {
         inner.state.borrow().life.not_stopped()?;
         let compression = choice.compression.filter(|on| *on != self.compression());
         let deduplication = choice.deduplication.filter(|on| *on != self.deduplication());
-        if compression.is_none() && deduplication.is_none() {
+        let rewrite = choice.rewrite.filter(|on| *on || self.rewriting().is_some());
+        if compression.is_none() && deduplication.is_none() && rewrite.is_none() {
             return Ok(());
         }
-        inner.take_needs_of(Choice { compression, deduplication }).await?;
+        inner.take_needs_of(Choice { compression, deduplication, rewrite }).await?;
         {
             let state = &mut *inner.state.borrow_mut();
             if let Some(on) = compression {
@@ -80,6 +91,10 @@ impl<E: Env> DiskGroup<E> {
         if deduplication == Some(true) {
             inner.recall_hooks();
         }
+        inner.drain().await?;
+        let Some(rewrite) = rewrite else { return Ok(()) };
+        // No round is under way that was destaged as chosen before.
+        inner.state.borrow_mut().rewrite(rewrite);
         inner.drain().await
     }
 }

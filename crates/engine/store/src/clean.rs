@@ -21,6 +21,7 @@ use crate::{
     disk_group::Inner,
     error::{StoreError, damaged},
     history::{History, Swept},
+    hits::Shared,
     leaf::{Entry, LEAF_BLOCKS, Leaf, LeafKey, Spot},
     records::{Body, Place, RecordId},
     rows,
@@ -59,6 +60,15 @@ enum Owner {
     History(HistoryAt, Entry),
     /// Several, by this name.
     Shared(Spot),
+}
+
+/// What became of segments that were to be emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Emptied {
+    Done,
+    NoRoom,
+    /// Their device failed.
+    Failed,
 }
 
 /// What tells who a spot belongs to.
@@ -208,11 +218,23 @@ impl<E: Env> Inner<E> {
         if victims.is_empty() {
             return Ok(false);
         }
+        match self.empty(device, &victims, false).await? {
+            Emptied::Done => {}
+            Emptied::NoRoom => return Ok(false),
+            Emptied::Failed => return Ok(true),
+        }
+        let mut state = self.state.borrow_mut();
+        state.counters.cleaned_segments += victims.len() as u64;
+        Ok(state.tier.of(device).free_segments() > before)
+    }
+
+    /// Moves what is live out of segments, as it is or as it is chosen now.
+    pub(crate) async fn empty(&self, device: u8, victims: &[u32], anew: bool) -> Result<Emptied, StoreError> {
         let mut named: Vec<(Spot, RunEntry)> = Vec::new();
         for found in join_all(victims.iter().map(|&segment| self.read_headers(device, segment))).await {
             match found {
                 Some(found) => named.extend(found),
-                None => return Ok(true),
+                None => return Ok(Emptied::Failed),
             }
         }
         let folded = self.leaves_to_fold(named.len());
@@ -224,7 +246,7 @@ impl<E: Env> Inner<E> {
         self.keep_owned(device, &history, &transaction, &mut named);
         let spots: Vec<Spot> = named.iter().map(|(spot, _)| *spot).collect();
         let Some(data) = self.read_spots(device, &spots).await else {
-            return Ok(true);
+            return Ok(Emptied::Failed);
         };
         let (mut moved, lost) = self.out_blocks(named, data);
         if !lost.is_empty() {
@@ -233,12 +255,21 @@ impl<E: Env> Inner<E> {
         moved.sort_by_key(|(_, b)| (b.pending, b.component, b.block));
         let (old, blocks): (Vec<Spot>, Vec<OutBlock>) = moved.into_iter().unzip();
         let ticket = self.state.borrow_mut().tier.take_ticket();
-        let new = self.write_blocks(device, &blocks, CapacityWriter::Clean(ticket)).await;
-        let Some(new) = new.filter(|new| new.len() == blocks.len()) else {
+        let written = match anew {
+            true => {
+                let kinds = self.kinds_of(device, &history, (&old, &blocks), &transaction);
+                self.write_anew((device, ticket), (&blocks, kinds), &mut transaction).await?
+            }
+            false => {
+                let new = self.write_blocks(device, &blocks, CapacityWriter::Clean(ticket)).await;
+                new.filter(|new| new.len() == blocks.len()).map(|new| (new, Shared::default()))
+            }
+        };
+        // What was found stays pinned until it is over.
+        let Some((new, _shared)) = written else {
             let mut state = self.state.borrow_mut();
             state.round_over(ticket);
-            // No room, or the device failed.
-            return Ok(state.tier.of(device).failed);
+            return Ok(if state.tier.of(device).failed { Emptied::Failed } else { Emptied::NoRoom });
         };
         transaction.ends(ticket);
         let exchanged = self.fold_due((blocks.len() + lost.len()) as u64).await?;
@@ -255,9 +286,22 @@ impl<E: Env> Inner<E> {
         let mut state = self.state.borrow_mut();
         state.tier.next_round();
         state.counters.cleaned_bytes += blocks.iter().map(|block| block.data.len() as u64).sum::<u64>();
-        state.counters.cleaned_segments += victims.len() as u64;
         state.counters.dedupe_moved_items += blocks.iter().filter(|block| block.name.is_some()).count() as u64;
-        Ok(state.tier.of(device).free_segments() > before)
+        Ok(Emptied::Done)
+    }
+
+    /// Of blocks that leave a segment, whether each is parity. None for those that have to stay as they are.
+    fn kinds_of(
+        &self,
+        device: u8,
+        history: &BTreeMap<LeafKey, History>,
+        (old, blocks): (&[Spot], &[OutBlock]),
+        transaction: &Transaction,
+    ) -> Vec<Option<bool>> {
+        let state = self.state.borrow();
+        let owners = Owners::of(&state, device, history);
+        let kind = |(spot, block): (&Spot, &OutBlock)| owners.is_parity(*spot, &block.entry(), transaction);
+        old.iter().zip(blocks).map(kind).collect()
     }
 
     /// Takes out what nobody refers to, and gives names to what several do.
@@ -530,6 +574,14 @@ impl<'a> Owners<'a> {
     fn of(state: &'a State, device: u8, history: &'a BTreeMap<LeafKey, History>) -> Self {
         let (components, segments) = (&state.components, state.tier.of(device));
         Self { components, segments, pending: pending_spots(components, device), history }
+    }
+
+    /// Whether a block is parity. None where it has several references, or belongs to an operation that is not settled.
+    fn is_parity(&self, spot: Spot, entry: &RunEntry, transaction: &Transaction) -> Option<bool> {
+        match self.of_spot(spot, entry, transaction)? {
+            Owner::Map(entry) | Owner::History(_, entry) => Some(entry.row_check != 0),
+            Owner::Pending(..) | Owner::Shared(_) => None,
+        }
     }
 
     /// The owner of a spot of which its run says this.

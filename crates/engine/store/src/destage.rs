@@ -96,14 +96,14 @@ struct Placed {
 }
 
 /// What became of a round's blocks of one device.
-struct Written {
+pub(crate) struct Written {
     device: u8,
     /// Of those that were written, their places among the round's spots.
-    places: Vec<usize>,
+    pub places: Vec<usize>,
     /// The same of blocks of zeroes.
-    zeroes: Vec<usize>,
-    spots: Option<Vec<Spot>>,
-    found: Found,
+    pub zeroes: Vec<usize>,
+    pub spots: Option<Vec<Spot>>,
+    pub found: Found,
 }
 
 /// The rounds under way, at most one between two stages.
@@ -295,11 +295,12 @@ impl<E: Env> Inner<E> {
     /// Begins the transaction of a round with the items that it shares. None where there is no room for those of its blocks that have to be written after
     /// all: the round is given up.
     async fn settle_shared(&self, mut round: Placed) -> Result<Option<(Placed, Transaction)>, StoreError> {
-        let begun = self.settle_hits(round.ticket, &round.shared, &mut round.spots).await?;
-        if begun.is_none() {
-            self.state.borrow_mut().give_up(round.ticket);
+        let (writer, mut begun) = (CapacityWriter::Destage(round.ticket), Transaction::default());
+        if self.settle_hits(writer, &round.shared, &mut round.spots, &mut begun).await? {
+            return Ok(Some((round, begun)));
         }
-        Ok(begun.map(|begun| (round, begun)))
+        self.state.borrow_mut().give_up(round.ticket);
+        Ok(None)
     }
 
     /// First stage: what is live between the rounds before and `new_tail`, and the pieces of the log that hold it.
@@ -320,6 +321,7 @@ impl<E: Env> Inner<E> {
     async fn make_ready(&self, items: &[Item]) -> Result<bool, StoreError> {
         self.empty_deleted().await?;
         self.sweep_some().await?;
+        self.rewrite_some(true).await?;
         let zeroes = settled_zeroes(&self.state.borrow().components, items);
         self.trim_zeroes(&zeroes).await?;
         self.make_room(items).await
@@ -521,12 +523,14 @@ impl<E: Env> Inner<E> {
                     name: None,
                 };
                 let is_parity = record.row_check(block) != 0;
-                let outgoing = Outgoing { at, is_parity, record: item.record, block: out };
+                let outgoing = Outgoing { at, is_parity, record: Some(item.record), packed: None, block: out };
                 // Room at once: a list that grows is copied again and again, in one go of the shard.
                 by_device.entry(item.device).or_insert_with(|| Vec::with_capacity(blocks)).push(outgoing);
             }
         }
-        let writes = by_device.into_iter().map(|(device, blocks)| self.write_outgoing(ticket, device, blocks));
+        let writes = by_device
+            .into_iter()
+            .map(|(device, blocks)| self.write_outgoing(CapacityWriter::Destage(ticket), device, blocks));
         let (mut spots, mut shared) = (vec![Spot::NONE; blocks], Shared::default());
         marks.into_iter().for_each(|at| spots[at] = Spot::BAD);
         for Written { device, places, zeroes, spots: written, found } in join_all(writes).await {
@@ -541,8 +545,13 @@ impl<E: Env> Inner<E> {
         Some((spots, shared))
     }
 
-    /// Writes the blocks of a round to a device, but for those that need not be written.
-    async fn write_outgoing(&self, ticket: u64, device: u8, mut blocks: Vec<Outgoing>) -> Written {
+    /// Writes blocks to a device as it is chosen, but for those that need not be written.
+    pub(crate) async fn write_outgoing(
+        &self,
+        writer: CapacityWriter,
+        device: u8,
+        mut blocks: Vec<Outgoing>,
+    ) -> Written {
         blocks.sort_by_key(|Outgoing { block, .. }| (block.pending, block.component, block.block));
         let (packs, shares) = {
             let settings = &self.state.borrow().settings;
@@ -558,7 +567,7 @@ impl<E: Env> Inner<E> {
         }
         let (places, blocks): (Vec<usize>, Vec<OutBlock>) =
             blocks.into_iter().map(|Outgoing { at, block, .. }| (at, block)).unzip();
-        let spots = self.write_blocks(device, &blocks, CapacityWriter::Destage(ticket)).await;
+        let spots = self.write_blocks(device, &blocks, writer).await;
         Written { device, places, zeroes, spots, found }
     }
 

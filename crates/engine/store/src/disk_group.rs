@@ -502,6 +502,7 @@ impl<E: Env> DiskGroup<E> {
             map_has_rows: state.map.pages().is_none_or(|pages| pages.has_rows),
             compression: state.settings.compression(),
             deduplication: state.settings.deduplication(),
+            rewriting: state.rewrite_progress(self.inner().env.now()),
             shared_items,
             shared_references,
             hooks,

@@ -52,7 +52,8 @@ const GAP_SECTORS: u64 = 64;
 pub(crate) struct Hit {
     /// Its place among the round's spots.
     pub at: usize,
-    pub record: RecordId,
+    /// Of the log; none for a block that moves.
+    pub record: Option<RecordId>,
     pub device: u8,
     /// As it is written if the hit does not stand.
     pub block: OutBlock,

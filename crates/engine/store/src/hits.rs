@@ -54,31 +54,33 @@ impl Shared {
 type References = BTreeMap<(u8, Spot), u8>;
 
 impl<E: Env> Inner<E> {
-    /// Begins the transaction of a round with what it shares; hits that do not stand are written. None when there is no room for those.
+    /// Adds what is shared to a transaction that begins; hits that do not stand are written. False when there is no room for those.
     pub(crate) async fn settle_hits(
         &self,
-        ticket: u64,
+        writer: CapacityWriter,
         shared: &Shared,
         spots: &mut Spots,
-    ) -> Result<Option<Transaction>, StoreError> {
-        let mut transaction = Transaction::default();
+        transaction: &mut Transaction,
+    ) -> Result<bool, StoreError> {
         shared.made.iter().for_each(|(device, name)| transaction.shares.make(*device, *name));
         if shared.hits.is_empty() {
-            return Ok(Some(transaction));
+            return Ok(true);
         }
-        let owners: Vec<LeafKey> = self.state.borrow().leaves_of_owners(&shared.hits);
+        let mut owners: Vec<LeafKey> = self.state.borrow().leaves_of_owners(&shared.hits);
+        owners.retain(|leaf| !transaction.has_leaf(*leaf));
         transaction.bring(self.fetch_leaves(&owners).await?);
-        let history = self.history_of_owners(&shared.hits, &transaction).await;
+        let history = self.history_of_owners(&shared.hits, transaction).await;
         let mut late: BTreeMap<u8, Vec<&Hit>> = BTreeMap::new();
         {
             let state = &mut *self.state.borrow_mut();
             let mut references = References::new();
             for hit in &shared.hits {
                 // Superseded or undone since; or lost with the device.
-                if state.components.records.get(hit.record).is_none() || state.tier.of(hit.device).failed {
+                let is_over = hit.record.is_some_and(|record| state.components.records.get(record).is_none());
+                if is_over || state.tier.of(hit.device).failed {
                     continue;
                 }
-                match state.share(hit, &history, &mut references, &mut transaction) {
+                match state.share(hit, &history, &mut references, transaction) {
                     true => {
                         spots[hit.at] = hit.with.name;
                         state.counters.dedupe_hit_blocks += 1;
@@ -90,14 +92,14 @@ impl<E: Env> Inner<E> {
         }
         for (device, hits) in late {
             let blocks: Vec<OutBlock> = hits.iter().map(|hit| hit.block.clone()).collect();
-            let Some(written) = self.write_blocks(device, &blocks, CapacityWriter::Destage(ticket)).await else {
+            let Some(written) = self.write_blocks(device, &blocks, writer).await else {
                 self.state.borrow_mut().twins.passes_one = true;
-                return Ok(None);
+                return Ok(false);
             };
             // Empty when the device failed: its components are lost.
             hits.iter().zip(written).for_each(|(hit, spot)| spots[hit.at] = spot);
         }
-        Ok(Some(transaction))
+        Ok(true)
     }
 
     /// History of blocks whose entries do not stand where their runs say, by leaf.

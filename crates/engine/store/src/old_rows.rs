@@ -1,5 +1,5 @@
-//! What destage does while it has nothing else to do: goes over to pages what an earlier release left in rows, a shard a second, and
-//! sweeps history that no snapshot needs.
+//! What destage does while it has nothing else to do. What an earlier release left in rows goes over to pages, a shard a second. History that no
+//! snapshot needs is swept. Segments are written anew (`rewrite.rs`).
 //!
 //! Promises    once a group was at rest for long enough, it has no row of that kind any more, and none is looked for
 //! Assumes     the destage task calls it between two transactions
@@ -30,14 +30,16 @@ impl<E: Env> Inner<E> {
     /// Waits until destage has something to do. False where something was done instead.
     pub(crate) async fn rest(&self) -> Result<bool, StoreError> {
         let sweeps = !self.state.borrow().life.ends() && self.has_unswept();
-        if !self.has_work_of_rows() && !sweeps {
+        let rewriting_rests = self.rewriting_rests();
+        if !self.has_work_of_rows() && !sweeps && rewriting_rests.is_none() {
             self.destager.wait().await;
             return Ok(true);
         }
-        let pause = if sweeps { SWEEP_PAUSE } else { PAUSE };
+        let pause = if sweeps { SWEEP_PAUSE } else { rewriting_rests.unwrap_or(PAUSE) };
         match select(pin!(self.destager.wait()), pin!(self.env.sleep(pause))).await {
             Either::Left(_) => Ok(true),
             Either::Right(_) if sweeps => self.sweep_some().await.map(|_| false),
+            Either::Right(_) if rewriting_rests.is_some() => self.rewrite_some(false).await.map(|()| false),
             Either::Right(_) if !self.has_work_of_rows() => Ok(false),
             Either::Right(_) => self.fold_old().await.map(|()| false),
         }

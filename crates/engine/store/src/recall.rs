@@ -1,10 +1,10 @@
 //! Hooks of runs that are older than the tables: after a start, and when deduplication is switched on again, headers are read in the background.
 //!
 //! Promises    the newest segments first; a hook that is newer stays; at most [`HEADERS_PER_S`] reads a second, a capacity device at a time
-//! Time        at runs of 4 MiB some 5 minutes a TiB (calculated); all segments of a device are sorted for each 4,096 that are read
+//! Time        at runs of 4 MiB some 5 minutes a TiB (calculated); for each 4,096 segments that are read, the rows of all segments of the device are looked at
 //! Not here    hooks of what is written meanwhile (`twins.rs`), what a header is used for (`find_twins.rs`)
 
-use std::{rc::Rc, time::Duration};
+use std::{cmp::Reverse, collections::BinaryHeap, rc::Rc, time::Duration};
 
 use cairn_env::Env;
 
@@ -12,8 +12,11 @@ use crate::{disk_group::Inner, hooks::RunPage};
 
 /// Reads of a header, some 32 KiB each, in a second: 32 MB/s, a tenth of what a slow flash device reads.
 const HEADERS_PER_S: u64 = 1000;
-/// Segments of one device that are looked through before their order is made anew: a list of all would be large.
+/// Segments of one device that are read before the next are looked for: a list of all would be large.
 const SEGMENTS_AT_ONCE: usize = 4096;
+
+/// A segment in use: the round of the last write, which it is, and its generation. The newest is the greatest.
+type Newest = (u64, Reverse<u32>, u64);
 
 impl<E: Env> Inner<E> {
     /// Begins to read headers, where deduplication is on. What was begun before ends.
@@ -31,12 +34,12 @@ impl<E: Env> Inner<E> {
     async fn run_recall(self: Rc<Self>, turn: u64) {
         let devices = self.state.borrow().tier.len();
         for device in 0..devices as u8 {
-            let mut below = u64::MAX;
+            let mut after = None;
             loop {
-                let some = self.newest_below(device, below);
-                let Some((_, last)) = some.last() else { break };
-                below = *last;
-                for (segment, generation) in some {
+                let some = self.newest_after(device, after);
+                let Some(last) = some.last() else { break };
+                after = Some(*last);
+                for (_, Reverse(segment), generation) in some {
                     if !self.recall_segment(device, segment, generation, turn).await {
                         return;
                     }
@@ -45,24 +48,24 @@ impl<E: Env> Inner<E> {
         }
     }
 
-    /// Segments in use with the highest generations below this one, and these, from the highest on.
-    fn newest_below(&self, device: u8, below: u64) -> Vec<(u32, u64)> {
+    /// Segments in use that come next after this place, the newest first.
+    fn newest_after(&self, device: u8, after: Option<Newest>) -> Vec<Newest> {
         let state = self.state.borrow();
         let segments = state.tier.of(device);
         if segments.failed {
             return Vec::new();
         }
-        let all = (0..segments.count() as u32).map(|segment| (segment, segments.row(segment)));
-        let used = all.filter(|(_, row)| row.fill > 0 && row.generation < below && row.generation > 0);
-        let mut some: Vec<(u32, u64)> = used.map(|(segment, row)| (segment, row.generation)).collect();
-        some.sort_unstable_by_key(|(segment, generation)| (std::cmp::Reverse(*generation), *segment));
-        // All of one generation go together.
-        let end = some.get(SEGMENTS_AT_ONCE).map_or(some.len(), |(_, next)| {
-            let end = some.partition_point(|(_, generation)| generation > next);
-            if end > 0 { end } else { some.partition_point(|(_, generation)| generation >= next) }
-        });
-        some.truncate(end);
-        some
+        let all = (0..segments.count() as u32).map(|segment| (segments.row(segment), segment));
+        let used = all.filter(|(row, _)| row.fill > 0 && row.generation > 0);
+        let places = used.map(|(row, segment)| (row.written, Reverse(segment), row.generation));
+        let mut newest = BinaryHeap::with_capacity(SEGMENTS_AT_ONCE + 1);
+        for place in places.filter(|place| after.is_none_or(|after| *place < after)) {
+            newest.push(Reverse(place));
+            if newest.len() > SEGMENTS_AT_ONCE {
+                newest.pop();
+            }
+        }
+        newest.into_sorted_vec().into_iter().map(|Reverse(place)| place).collect()
     }
 
     /// Enters what the runs of a segment hold. False when there is nothing more to do.

@@ -44,6 +44,7 @@ use crate::{
     read_cache::ReadCache,
     records::Record,
     replay::{Replayed, replay},
+    rewriting::Rewriting,
     rows::{
         self, ClientRow, ComponentRow, DeletedRow, ObjectRow, PendingRow, RegionRow, ScrubRow, SegmentRow, StateRow,
     },
@@ -413,6 +414,7 @@ impl State {
             counters: StoreCounters::default(),
             patience: Default::default(),
             twins: Twins::new(options.hooks_bytes),
+            rewriting: Rewriting::default(),
             stages: Stages::default(),
         }
     }

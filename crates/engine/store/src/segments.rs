@@ -73,6 +73,8 @@ pub(crate) struct Segments {
     /// What the metadata has of a device that is missing: kept as it is.
     missing: Vec<SegmentRow>,
     victims: Victims,
+    /// It is being emptied: what gets more references there would stay.
+    emptying: Option<u32>,
     /// Items with several references.
     pub shares: Shares,
 }
@@ -125,6 +127,7 @@ impl Segments {
             failure: None,
             missing: Vec::new(),
             victims: Victims::new(entries_for(regions.segment_bytes / BLOCK_BYTES)),
+            emptying: None,
             shares: Shares::default(),
         }
     }
@@ -378,10 +381,15 @@ impl Segments {
 
     /// Leaves the segments of all streams but destage's, so that they can be cleaned: space is short.
     pub fn close_streams(&mut self) {
-        for stream in (0..STREAMS).filter(|stream| *stream != DESTAGE_STREAM) {
-            if let Some(segment) = self.open[stream].take() {
-                self.free_if_unused(segment);
-            }
+        (0..STREAMS).filter(|stream| *stream != DESTAGE_STREAM).for_each(|stream| self.close_stream(stream));
+    }
+    /// The same of all: what is written next goes to segments of its own.
+    pub fn close_all_streams(&mut self) {
+        (0..STREAMS).for_each(|stream| self.close_stream(stream));
+    }
+    fn close_stream(&mut self, stream: usize) {
+        if let Some(segment) = self.open[stream].take() {
+            self.free_if_unused(segment);
         }
     }
 
@@ -402,6 +410,14 @@ impl Segments {
             && !self.is_free(segment)
             && !self.is_open(segment)
             && !self.is_awaited(segment)
+            && self.emptying != Some(segment)
+    }
+    /// What is in it is on its way to another segment.
+    pub fn begin_emptying(&mut self, segment: u32) {
+        self.emptying = Some(segment);
+    }
+    pub fn end_emptying(&mut self) {
+        self.emptying = None;
     }
 
     fn free_if_unused(&mut self, segment: u32) {
@@ -454,6 +470,14 @@ impl Segments {
             self.free.insert(segment);
         }
     }
+    /// Whether what is in use of it may be moved: nobody appends to it, reads it, or waits for a transaction that refers to it.
+    pub fn may_be_emptied(&self, segment: u32, pins: &Pins) -> bool {
+        let row = self.row(segment);
+        !row.live.is_none()
+            && !self.is_open(segment)
+            && !pins.held(self.device, u64::from(segment))
+            && !self.is_awaited(segment)
+    }
     /// Segments worth emptying, the best first: much room for little copying, old before young,
     /// (1 - u) * age / (1 + u).
     pub fn to_clean(&self, round: u64, pins: &Pins) -> Vec<u32> {
@@ -461,10 +485,7 @@ impl Segments {
         let will_do = |segment: u32| {
             // A nearly full one gives nothing back; what waits for its transaction would be taken for dead.
             let live = u64::from(self.weight(self.row(segment).live));
-            live * 100 < self.slots_per_segment() * 98
-                && !self.is_open(segment)
-                && !pins.held(self.device, u64::from(segment))
-                && !self.is_awaited(segment)
+            live * 100 < self.slots_per_segment() * 98 && self.may_be_emptied(segment, pins)
         };
         let score = |segment: u32| {
             let row = self.row(segment);

@@ -31,6 +31,14 @@ impl Settings {
     pub fn set_deduplication(&mut self, on: bool) {
         (self.row.deduplication, self.is_dirty) = (on, true);
     }
+    /// What was written before this round is written anew.
+    pub fn rewrite_below(&self) -> Option<u64> {
+        self.row.rewrite_below
+    }
+    /// The same, from the next transaction on.
+    pub fn set_rewrite_below(&mut self, round: Option<u64>) {
+        (self.row.rewrite_below, self.is_dirty) = (round, true);
+    }
     /// What goes past the log is neither packed nor looked up.
     pub fn goes_through_log(&self) -> bool {
         self.row.compression || self.row.deduplication

@@ -31,7 +31,10 @@ pub(crate) struct Outgoing {
     pub at: usize,
     /// It has a row check.
     pub is_parity: bool,
-    pub record: RecordId,
+    /// Of the log; none for a block that moves.
+    pub record: Option<RecordId>,
+    /// As it stood, where it moves and was packed: it takes no more room than it did.
+    pub packed: Option<Bytes>,
     pub block: OutBlock,
 }
 
@@ -39,15 +42,24 @@ pub(crate) struct Outgoing {
 enum Squeezed {
     Raw,
     Zero,
-    Packed(Vec<u8>),
+    Packed(Bytes),
 }
 
-/// A job's part of a round: component, checksum, whether it is parity, bytes.
-type Job = Vec<(ComponentId, u32, bool, Bytes)>;
+/// A block of a job.
+struct ToPack {
+    component: ComponentId,
+    crc: u32,
+    is_parity: bool,
+    data: Bytes,
+    packed: Option<Bytes>,
+}
 
-fn squeeze(job: &Job, misses: &mut Misses) -> Vec<Squeezed> {
+fn squeeze(job: &[ToPack], misses: &mut Misses) -> Vec<Squeezed> {
     let mut packer = Packer::default();
-    let mut one = |(component, crc, is_parity, data): &(ComponentId, u32, bool, Bytes)| {
+    let mut one = |ToPack { component, crc, is_parity, data, packed }: &ToPack| {
+        if let Some(packed) = packed {
+            return Squeezed::Packed(packed.clone());
+        }
         // The checksum first: bytes that should be zeroes and are not stay what they are, and the other way round.
         if !is_parity && *crc == zero_block_crc() && data.iter().all(|byte| *byte == 0) {
             return Squeezed::Zero;
@@ -55,7 +67,7 @@ fn squeeze(job: &Job, misses: &mut Misses) -> Vec<Squeezed> {
         let missed = misses.entry(*component).or_default();
         let packed = is_tried(*missed).then(|| packer.pack(data)).flatten();
         *missed = if packed.is_some() { 0 } else { missed.saturating_add(1) };
-        packed.map_or(Squeezed::Raw, Squeezed::Packed)
+        packed.map_or(Squeezed::Raw, |packed| Squeezed::Packed(packed.into()))
     };
     job.iter().map(&mut one).collect()
 }
@@ -64,12 +76,16 @@ impl<E: Env> Inner<E> {
     /// Packs what can be, in place. Gives the places of blocks that need no item, and takes these out.
     pub(crate) async fn squeeze(&self, blocks: &mut Vec<Outgoing>) -> Vec<usize> {
         let jobs = blocks.chunks(BLOCKS_PER_JOB).map(|some| {
-            let job: Job = some
-                .iter()
-                .map(|Outgoing { is_parity, block, .. }| (block.component, block.crc, *is_parity, block.data.clone()))
-                .collect();
+            let to_pack = |Outgoing { is_parity, packed, block, .. }: &Outgoing| ToPack {
+                component: block.component,
+                crc: block.crc,
+                is_parity: *is_parity,
+                data: block.data.clone(),
+                packed: packed.clone(),
+            };
+            let job: Vec<ToPack> = some.iter().map(to_pack).collect();
             async move {
-                let mut misses = self.state.borrow().patience.of(job.iter().map(|(id, ..)| *id));
+                let mut misses = self.state.borrow().patience.of(job.iter().map(|block| block.component));
                 let done = self.env.run_blocking(move || (squeeze(&job, &mut misses), misses)).await;
                 let State { patience, components, .. } = &mut *self.state.borrow_mut();
                 patience.learn(done.1, |id| components.is_here(id));
@@ -84,7 +100,7 @@ impl<E: Env> Inner<E> {
                 Squeezed::Raw => {}
                 Squeezed::Packed(bytes) => {
                     (packed_blocks, packed_bytes) = (packed_blocks + 1, packed_bytes + bytes.len() as u64);
-                    outgoing.block.data = bytes.into();
+                    outgoing.block.data = bytes;
                 }
                 Squeezed::Zero => {
                     zeroes.push(outgoing.at);
@@ -123,12 +139,13 @@ mod tests {
     #[test]
     fn noise_is_given_up_and_text_is_found_again() {
         let (id, mut misses) = (ComponentId(1), Misses::new());
-        let block = |data: Bytes| (id, crc32c(&data), false, data);
-        let job: Job = (0..100).map(|seed| block(noise(seed))).collect();
+        let of = |crc: u32, is_parity: bool, data: Bytes| ToPack { component: id, crc, is_parity, data, packed: None };
+        let block = |data: Bytes| of(crc32c(&data), false, data);
+        let job: Vec<ToPack> = (0..100).map(|seed| block(noise(seed))).collect();
         assert!(squeeze(&job, &mut misses).iter().all(|one| matches!(one, Squeezed::Raw)));
         assert_eq!(misses[&id], 100);
         let text = || block(Bytes::from(vec![b'x'; 4096]));
-        let job: Job = (0..10).map(|_| text()).collect();
+        let job: Vec<ToPack> = (0..10).map(|_| text()).collect();
         let packed: Vec<bool> = squeeze(&job, &mut misses)
             .iter()
             .map(|one| matches!(one, Squeezed::Packed(bytes) if bytes.len() == 512))
@@ -137,9 +154,10 @@ mod tests {
         let zeroes = Bytes::from(vec![0; 4096]);
         let job = vec![
             block(zeroes.clone()),
-            (id, zero_block_crc(), true, zeroes.clone()),
-            (id, 7, false, zeroes),
-            (id, zero_block_crc(), false, noise(1)),
+            of(zero_block_crc(), true, zeroes.clone()),
+            of(7, false, zeroes),
+            of(zero_block_crc(), false, noise(1)),
+            ToPack { packed: Some(Bytes::from_static(b"as it stood")), ..block(noise(2)) },
         ];
         let told: Vec<u8> = squeeze(&job, &mut misses)
             .iter()
@@ -149,6 +167,6 @@ mod tests {
                 Squeezed::Raw => 2,
             })
             .collect();
-        assert_eq!(told, [0, 1, 1, 2]);
+        assert_eq!(told, [0, 1, 1, 2, 1]);
     }
 }

@@ -25,6 +25,7 @@ use crate::{
     patience::Patience,
     read_cache::ReadCache,
     records::{Body, Place, Record},
+    rewriting::Rewriting,
     row_checks::RowChecks,
     seats::Seats,
     settings::Settings,
@@ -49,6 +50,7 @@ pub(crate) struct State {
     pub counters: StoreCounters,
     pub patience: Patience,
     pub twins: Twins,
+    pub rewriting: Rewriting,
     pub stages: Stages,
 }
 

@@ -4,6 +4,8 @@ use cairn_format::{LogRecord, PlacedPiece};
 use cairn_metrics::{StoreCounters, StoreGauges};
 use cairn_types::{BLOCK_BYTES, DeviceId, DiskGroupId};
 
+use crate::rewriting::RewriteProgress;
+
 /// Whether the log was whole when the disk group was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogHealth {
@@ -124,6 +126,8 @@ pub struct StoreStats {
     pub compression: bool,
     /// Equal blocks are stored once.
     pub deduplication: bool,
+    /// What was written before a choice is written anew; none where nothing is.
+    pub rewriting: Option<RewriteProgress>,
     /// Items of capacity devices that several blocks refer to.
     pub shared_items: u64,
     /// References to them.

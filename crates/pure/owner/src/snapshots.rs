@@ -23,7 +23,7 @@ pub enum NotTaken {
     TooMany,
     /// It is going back to one of them.
     GoesBack,
-    /// A part of it is going over to another layout: what it holds is not all in one place.
+    /// It is going over to the layout that its policy asks for, or is to: with a snapshot it could not, and would stay as it is.
     GoesOver,
     /// What it has of its parents is being copied: when that has come to its end, they may go.
     Flattens,
@@ -36,7 +36,7 @@ impl fmt::Display for NotTaken {
             Self::TooMany => write!(f, "the disk has {SNAPSHOTS_MAX} snapshots, which is the most: delete one of them"),
             Self::GoesBack => f.write_str("the disk is going back to a snapshot: ask again when it has"),
             Self::GoesOver => f.write_str(
-                "a part of the disk is going over to another layout: ask again when that has come to its end",
+                "the disk is going over to the layout that its policy asks for: ask again when all of it has, or give it back the policy that it had",
             ),
             Self::Flattens => f.write_str("the disk is being flattened: ask again when that has come to its end"),
         }
@@ -177,7 +177,8 @@ impl State {
         if config.ancestry.as_ref().is_some_and(|ancestry| ancestry.flattens) {
             return Err(NotTaken::Flattens);
         }
-        if config.addresses.moving().is_some() { Err(NotTaken::GoesOver) } else { Ok(()) }
+        let is_there = config.addresses.spans().iter().all(|span| config.policy.fits(&span.layout));
+        if config.addresses.moving().is_some() || !is_there { Err(NotTaken::GoesOver) } else { Ok(()) }
     }
 
     /// The configuration of a disk that has a past, of no snapshots: whoever owns it next looks for cuts that came to nothing.
@@ -237,10 +238,17 @@ impl State {
         next
     }
 
-    /// The configuration of a disk that goes back to a snapshot, or has.
-    pub fn config_going_back(&self, to: Option<SnapshotId>) -> ObjectConfig {
+    /// The configuration of a disk that goes back to a snapshot, as a request of this number asks.
+    pub fn config_going_back(&self, to: SnapshotId, number: u64) -> ObjectConfig {
         let mut next = (**self.config()).clone();
-        next.past.iter_mut().for_each(|past| past.goes_back_to = to);
+        next.past.iter_mut().for_each(|past| (past.goes_back_to, past.back_number) = (Some(to), number));
+        next
+    }
+
+    /// The configuration of a disk that went back.
+    pub fn config_went_back(&self) -> ObjectConfig {
+        let mut next = (**self.config()).clone();
+        next.past.iter_mut().for_each(|past| past.goes_back_to = None);
         next
     }
 

@@ -219,7 +219,7 @@ fn a_snapshot_stays_as_it_was_taken() {
         slot_unix_s: None,
     };
     let with = |decided, snapshots: &[Snapshot]| {
-        let past = Some(Past { snapshots: snapshots.to_vec(), goes_back_to: None });
+        let past = Some(Past { snapshots: snapshots.to_vec(), ..Past::default() });
         ObjectConfig { decided: op(decided), past, ..config("r1 r2 w", "1 1 1", "ok ok ok") }
     };
     let never = ObjectConfig { past: None, ..with(0, &[]) };

@@ -2,7 +2,7 @@
 
 use cairn_api::v1::{
     Device, DeviceChange, DeviceState, DiskGroup, DiskGroupAddCapacity, DiskGroupCreate, DiskGroupDrain,
-    DiskGroupFiles, DiskGroupReplaceDevice, DiskGroupSettings, DiskGroupState, SlowDevice,
+    DiskGroupFiles, DiskGroupReplaceDevice, DiskGroupSettings, DiskGroupState, Rewriting, SlowDevice,
 };
 use cairn_types::format_bytes;
 
@@ -12,7 +12,7 @@ use crate::{
     confirm::confirm,
     fail::Fail,
     output,
-    units::{ago, percent},
+    units::{ago, duration, percent},
 };
 
 /// Carries out a verb.
@@ -68,9 +68,9 @@ pub async fn run(context: &Context, verb: Verb) -> Result<(), Fail> {
             let change = context.client.disk_group_replace_device(group.id, &request).await?;
             output::show(context.format, &change, |change| show_change(change, dry_run))
         }
-        Verb::Set { disk_group, compression, dedupe } => {
+        Verb::Set { disk_group, compression, dedupe, rewrite } => {
             let group = find(context, &disk_group).await?;
-            let settings = DiskGroupSettings { compression, deduplication: dedupe };
+            let settings = DiskGroupSettings { compression, deduplication: dedupe, rewrite };
             let group = match settings == DiskGroupSettings::default() {
                 true => group,
                 false => context.client.disk_group_set(group.id, &settings).await?,
@@ -109,6 +109,12 @@ fn show_change(change: &DeviceChange, dry_run: bool) -> String {
         ("disks lost", change.last_copies.join(", ")),
         ("note", change.notes.join("\n")),
     ])
+}
+
+fn rewriting(of: Rewriting) -> String {
+    let left = of.left_s.map_or(String::new(), |s| format!(", about {} left", duration(s)));
+    let room = if of.lacks_room { "; waits for room: give it a capacity device more, or delete something" } else { "" };
+    format!("{}{left}{room}", percent(of.done_segments, of.segments))
 }
 
 fn on_or_off(setting: Option<bool>) -> String {
@@ -182,6 +188,7 @@ fn show(group: &DiskGroup) -> String {
         ("last scrubbed", group.log.map_or(String::new(), |_| ago(group.scrubbed_unix_ms))),
         ("compression", on_or_off(group.compression)),
         ("deduplication", on_or_off(group.deduplication)),
+        ("written anew", group.rewriting.map_or(String::new(), rewriting)),
     ]);
     let text = match &group.space {
         Some(space) => format!("{text}\n\n{}", capacity::parts(space)),

@@ -125,6 +125,7 @@ fn group(id: DiskGroupId, host: &Host, up: bool) -> DiskGroup {
         scrubbed_unix_ms: None,
         compression: up.then_some(false),
         deduplication: up.then_some(false),
+        rewriting: None,
         space: up.then(space),
     }
 }

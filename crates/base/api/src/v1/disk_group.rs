@@ -104,22 +104,39 @@ pub struct LogFill {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DiskGroupSettings {
-    /// Pack what is moved to the capacity devices from now on. What stands there stays as it is until it is overwritten.
+    /// Pack what is moved to the capacity devices from now on. What stands there stays as it is until it is overwritten, or written anew.
     #[serde(default)]
     pub compression: Option<bool>,
-    /// Store blocks that are equal once on each capacity device, from now on. What stands there stays as it is until it is overwritten.
+    /// Store blocks that are equal once on each capacity device, from now on. What stands there stays as it is until it is overwritten, or written anew.
     #[serde(default)]
     pub deduplication: Option<bool>,
+    /// Write anew, in the background, what stands on the capacity devices now, so that it becomes as chosen. False: leave that.
+    #[serde(default)]
+    pub rewrite: Option<bool>,
 }
 
 impl crate::Request for DiskGroupSettings {
     fn validate(&self) -> crate::ApiResult<()> {
         if *self == Self::default() {
             return Err(crate::ApiError::invalid("nothing is to be changed")
-                .remedy("Name compression or deduplication: true or false"));
+                .remedy("Name compression, deduplication or rewrite: true or false"));
         }
         Ok(())
     }
+}
+
+/// How far a disk group is with writing anew what stood on its capacity devices before something was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, ToSchema)]
+pub struct Rewriting {
+    /// Segments that were looked at, and are as chosen now or need not be.
+    pub done_segments: u64,
+    /// Of so many.
+    pub segments: u64,
+    /// Seconds that the rest will take at the rate until now; none where nobody knows yet.
+    #[serde(default)]
+    pub left_s: Option<u64>,
+    /// Some segments cannot be written anew for lack of room: it goes on once there is.
+    pub lacks_room: bool,
 }
 
 /// One disk group.
@@ -166,6 +183,9 @@ pub struct DiskGroup {
     /// Whether it stores blocks that are equal once on each capacity device; none when the host cannot be asked.
     #[serde(default)]
     pub deduplication: Option<bool>,
+    /// How far it is with writing anew what stood on its capacity devices; none where it does not, or its host cannot be asked.
+    #[serde(default)]
+    pub rewriting: Option<Rewriting>,
     /// Where its bytes are; none when the host cannot be asked.
     #[serde(default)]
     pub space: Option<DiskGroupSpace>,

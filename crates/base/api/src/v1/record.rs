@@ -81,7 +81,7 @@ mod tests {
             slot_unix_s: None,
         };
         let parent = Parent { object: ObjectId(3), snapshot: SnapshotId(4), size_bytes: 512 };
-        let pasts = [None, Some(Past { snapshots: vec![snapshot], goes_back_to: None })];
+        let pasts = [None, Some(Past { snapshots: vec![snapshot], ..Past::default() })];
         let ancestries = [None, Some(Ancestry { parents: vec![parent], flattens: true })];
         for (past, ancestry) in pasts.iter().flat_map(|past| ancestries.iter().map(move |other| (past, other))) {
             let config = ObjectConfig {

@@ -5,7 +5,7 @@ use cairn_api::v1;
 use super::{Scenario, Stage, caches::counters, scrubs, space::tight};
 use crate::{
     bad_blocks::rot_common,
-    groups::{packs, shares},
+    groups::{packs, rewrites, shares},
     shape::Shape,
 };
 
@@ -40,6 +40,15 @@ pub fn all() -> Vec<Scenario> {
             ),
             (of_few_contents(), 3),
             bad_items,
+        ),
+        Scenario::new(
+            "18. what stands there is written anew while hosts lose power",
+            (
+                "each start goes on with it, it comes to its end, no byte is wrong, and what is equal or packs takes less than before",
+                "two disks are written with contents that are equal in part; disk groups are chosen to pack and to store equal blocks once, and to write anew what is there; hosts                  lose power one after the other, under load; then both are switched off, and all is written anew once more",
+            ),
+            (of_few_contents(), 3),
+            written_anew,
         ),
     ]
 }
@@ -175,4 +184,63 @@ async fn bad_items(stage: Stage) -> Result<(), String> {
     }
     scrubs::whole_on_media(&stage).await?;
     stage.rest(true).await
+}
+
+async fn written_anew(stage: Stage) -> Result<(), String> {
+    stage.ms(1000).await;
+    let (copies, _) = stage.copies_and_witnesses().await?;
+    let at = copies[0];
+    stage.attach(at).await?;
+    for guests in &stage.guests {
+        guests.stop().await;
+        guests.fill(at, false).await?;
+    }
+    scrubs::comes_to_rest(&stage).await;
+    let before = used_bytes(&stage).await?;
+    for (on, host) in [(true, copies[0]), (false, copies[1])] {
+        choose(&stage, packs(on)).await?;
+        choose(&stage, shares(on)).await?;
+        choose(&stage, rewrites(true)).await?;
+        stage.ms(stage.below(1000)).await;
+        stage.crash(host);
+        stage.ms(1000 + stage.below(2000)).await;
+        stage.start(host);
+        stage.healthy().await?;
+        until_written_anew(&stage).await?;
+        for guests in &stage.guests {
+            guests.verify_everywhere().await?;
+        }
+        let now = used_bytes(&stage).await?;
+        stage.count(if on { "MiB saved" } else { "MiB saved once that is off" }, before.saturating_sub(now) >> 20);
+        if on && now > before * 3 / 4 {
+            return Err(format!("{before} bytes were used, and {now} are once all was written anew"));
+        }
+    }
+    stage.rest(false).await
+}
+
+async fn until_written_anew(stage: &Stage) -> Result<(), String> {
+    for _ in 0..600 {
+        let mut busy = Vec::new();
+        for host in 0..stage.hosts() {
+            let id = stage.cluster.group_id(host, 0).ok_or_else(|| format!("h{host} has no disk group"))?;
+            busy.extend(stage.cluster.disk_group(id).await?.rewriting);
+        }
+        if busy.is_empty() {
+            return Ok(());
+        }
+        stage.ms(1000).await;
+    }
+    Err("it does not come to its end".into())
+}
+
+/// What stands on all capacity devices.
+async fn used_bytes(stage: &Stage) -> Result<u64, String> {
+    let mut bytes = 0;
+    for host in 0..stage.hosts() {
+        let node = stage.cluster.node(host).ok_or_else(|| format!("h{host} is down"))?;
+        let stats = node.stores().into_iter().map(|store| store.group().stats());
+        bytes += stats.flat_map(|stats| stats.capacity).map(|device| device.live_bytes).sum::<u64>();
+    }
+    Ok(bytes)
 }

@@ -40,8 +40,8 @@ pub fn all() -> Vec<Scenario> {
             "25. a copy comes back, and what it lacks is changed before it is there",
             (
                 "what the copy keeps of its stale blocks by itself is no history: each snapshot is whole at it alone",
-                "the disk is written, a copy goes away, the last third is trimmed, a snapshot is taken; the copy comes back on slow capacity devices, and that third is \
-                     trimmed again and destaged before it is filled; then the other copy dies",
+                "the disk is written, a copy goes away, the last third is trimmed, a snapshot is taken; the copy comes back and is filled slowly, and that third is \
+                     trimmed again and destaged by both before it is filled; then the other copy dies",
             ),
             (of_many_regions(), 6),
             changed_before_filled,
@@ -176,14 +176,23 @@ async fn changed_before_filled(stage: Stage) -> Result<(), String> {
     guests.change_all(other, false).await?;
     guests.change_from(other, TRIMMED_FROM_SECTOR, true).await?;
     take(&stage).await?;
-    stage.capacity(goes).for_each(|disk| disk.inject(Fault::Slow { times: 2000 }));
+    // Nothing of it is read from the log.
+    stage.ms(2000).await;
+    let only_slow = |host: usize| {
+        stage.devices_as_fast_as_ever();
+        stage.capacity(host).for_each(|disk| disk.inject(Fault::Slow { times: 2000 }));
+    };
+    only_slow(other);
     stage.start(goes);
     let filling = |state: ComponentState| matches!(state, ComponentState::Resyncing { .. });
     stage.state_of(DISK.0, goes, filling).await?;
     guests.change_from(other, TRIMMED_FROM_SECTOR, true).await?;
-    // Both destage it: the copy keeps what it had there, the other one has nothing to keep. A MiB takes 4 s meanwhile.
-    stage.ms(2500).await;
-    stage.state_of(DISK.0, goes, filling).await?;
+    // The copy destages it first, and keeps what it had there; then the other one, which has nothing to keep.
+    for slow in [other, goes] {
+        only_slow(slow);
+        stage.ms(2500).await;
+        stage.state_of(DISK.0, goes, filling).await?;
+    }
     stage.devices_as_fast_as_ever();
     stage.healthy().await?;
     stage.crash(other);

@@ -159,9 +159,10 @@ async fn choose(group: &Group, stores: Stores, turn: usize) {
         Stores::AsTheyAre => {}
         // Off for a seventh of the time.
         Stores::Packed => group.choose(Choice::packs(turn % 7 != 6)).await.unwrap(),
-        Stores::Once => {
+        Stores::Once | Stores::OnceAnew => {
+            let rewrite = (stores == Stores::OnceAnew).then_some(true);
             group.choose(Choice::packs(turn.is_multiple_of(3))).await.unwrap();
-            group.choose(Choice::shares(turn % 7 != 6)).await.unwrap();
+            group.choose(Choice { rewrite, ..Choice::shares(turn % 7 != 6) }).await.unwrap();
         }
     }
 }

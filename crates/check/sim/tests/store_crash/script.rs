@@ -49,6 +49,8 @@ pub enum Stores {
     Packed,
     /// Equal ones once, packed or not.
     Once,
+    /// The same; what is there is written anew now and then.
+    OnceAnew,
 }
 
 impl Stores {
@@ -201,7 +203,7 @@ pub fn tag_at(at: usize, stores: Stores) -> u64 {
     let flag = match stores {
         Stores::AsTheyAre => 0,
         Stores::Packed => PACKS,
-        Stores::Once => SHARES,
+        Stores::Once | Stores::OnceAnew => SHARES,
     };
     at as u64 | flag
 }
@@ -357,7 +359,7 @@ impl Script {
         sent.next += 1;
         sent.open.push(seq);
         // Some writes carry the watermark, and most leave it where it was. What is not settled shares nothing.
-        if self.rng.one_in(if self.stores == Stores::Once { 2 } else { 4 }) {
+        if self.rng.one_in(if tag_at(0, self.stores) == SHARES { 2 } else { 4 }) {
             self.raise_settled(component, seq - 1);
         }
         (op(seq), op(self.components[&component].settled))

@@ -144,6 +144,7 @@ impl<E: Env> Node<E> {
                 scrubbed_unix_ms: Some(store.group().scrub_state().ended_unix_ms).filter(|ended| *ended > 0),
                 compression: Some(stats.compression),
                 deduplication: Some(stats.deduplication),
+                rewriting: stats.rewriting.map(rewriting),
                 space: Some(self.group_space(store.group(), &stats, &kinds)),
             });
         }
@@ -170,6 +171,7 @@ impl<E: Env> Node<E> {
             scrubbed_unix_ms: None,
             compression: None,
             deduplication: None,
+            rewriting: None,
             space: None,
         }
     }
@@ -247,6 +249,7 @@ impl<E: Env> Node<E> {
         let chosen = [
             (settings.compression, Feature::Compression, "compression"),
             (settings.deduplication, Feature::Deduplication, "deduplication"),
+            (settings.rewrite, Feature::Deduplication, "writing anew"),
         ];
         for (_, feature, name) in chosen.into_iter().filter(|(setting, ..)| setting.is_some()) {
             self.check_is_on(feature, name)?;
@@ -263,7 +266,7 @@ impl<E: Env> Node<E> {
     ) -> ApiResult<()> {
         let closed = || ApiError::unavailable("the disk group is not open there").remedy("See `cairn disk-group list`");
         let store = self.inner.seats.store(disk_group).ok_or_else(closed)?;
-        let v1::DiskGroupSettings { compression, deduplication } = settings;
+        let v1::DiskGroupSettings { compression, deduplication, rewrite } = settings;
         if deduplication == Some(true)
             && let Some(path) = self.rotating_device(disk_group).await
         {
@@ -271,7 +274,7 @@ impl<E: Env> Node<E> {
             return Err(ApiError::refused(format!("{path} {why}"))
                 .remedy("Leave deduplication off there; compression reads nothing"));
         }
-        store.group().choose(Choice { compression, deduplication }).await.map_err(|error| match error.kind {
+        store.group().choose(Choice { compression, deduplication, rewrite }).await.map_err(|error| match error.kind {
             StoreErrorKind::Refused => ApiError::refused(error.text),
             _ => ApiError::unavailable(error.text),
         })
@@ -325,4 +328,9 @@ pub(crate) fn capacity_of(groups: &[DiskGroupSummary]) -> v1::Capacity {
     let raw_bytes = groups.iter().map(DiskGroupSummary::total_bytes).sum();
     let free_bytes = groups.iter().map(DiskGroupSummary::free_bytes).sum();
     v1::Capacity { raw_bytes, used_bytes: raw_bytes - free_bytes, free_bytes }
+}
+
+fn rewriting(of: cairn_store::RewriteProgress) -> v1::Rewriting {
+    let cairn_store::RewriteProgress { done_segments, segments, left, lacks_room } = of;
+    v1::Rewriting { done_segments, segments, left_s: left.map(|left| left.as_secs()), lacks_room }
 }

@@ -186,7 +186,8 @@ impl<E: Env> Node<E> {
                 Some(name)
             }
         };
-        self.to_owner(object, &entry.hint_hosts, OwnerCommand::RollBack { id: found.id }).await?;
+        let roll_back = OwnerCommand::RollBack { id: found.id, number: self.inner.env.random_u64().max(1) };
+        self.to_owner(object, &entry.hint_hosts, roll_back).await?;
         Ok(v1::Rollback { disk, to: found.name, kept })
     }
 

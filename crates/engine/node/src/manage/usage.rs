@@ -210,7 +210,7 @@ mod tests {
             members: (0..).zip(states).map(member).collect(),
             decided: OpId::ZERO,
             deleted: false,
-            past: Some(Past { snapshots: vec![snapshot], goes_back_to: None }),
+            past: Some(Past { snapshots: vec![snapshot], ..Past::default() }),
             ancestry: None,
         }
     }

@@ -199,7 +199,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
                             self.take_snapshot(wanted).await
                         }
                         OwnerCommand::Hold { number, for_ms } => self.hold(number, for_ms).await,
-                        OwnerCommand::RollBack { id } => self.roll_back(id).await,
+                        OwnerCommand::RollBack { id, number } => self.roll_back(id, number).await,
                         OwnerCommand::DeleteSnapshot { id } => self.delete_snapshot(id).await,
                         OwnerCommand::PinSnapshot { id, pinned } => self.pin_snapshot(id, pinned).await,
                         OwnerCommand::Flatten => self.flatten().await,

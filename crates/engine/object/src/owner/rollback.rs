@@ -3,6 +3,7 @@
 //! Promises    B1  guests' requests wait from before the record says that the disk goes back until it says that it has
 //!             B2  then each block has what the snapshot has; later snapshots have what they had
 //!             B3  whoever owns the disk next goes on: what is the same already is not written again
+//!             B4  a request that is repeated, as its answer was lost, does nothing more, whoever owns the disk by then
 //! Assumes     nobody uses the disk: what a guest keeps in memory is of the former state (`node` asks)
 //! Not here    the record (`snapshots`); reading a snapshot (`view`)
 //!
@@ -66,19 +67,22 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         self.progressed.until(|| is_over().then_some(())).await;
     }
 
-    /// The disk goes back to a snapshot.
-    pub(super) async fn roll_back(self: &Rc<Self>, to: SnapshotId) -> Result<(), String> {
-        if self.config().past.as_ref().is_none_or(|past| past.snapshot(to).is_none()) {
+    /// The disk goes back to a snapshot, unless it did by the request of this number.
+    pub(super) async fn roll_back(self: &Rc<Self>, to: SnapshotId, number: u64) -> Result<(), String> {
+        let config = self.config();
+        // B4
+        if config.past.as_ref().is_some_and(|past| past.back_number == number) && !Canary::BackTwice.sings() {
+            return Ok(());
+        }
+        if config.past.as_ref().is_none_or(|past| past.snapshot(to).is_none()) {
             return Err("the disk has no such snapshot any more".into());
         }
         let before = self.going_back.get();
-        if before.is_some_and(|before| before.to == to) {
-            return Ok(());
-        }
-        self.going_back.set(Some(GoingBack { to, blocks_done: 0, started: self.context.env.now() }));
+        let anew = GoingBack { to, blocks_done: 0, started: self.context.env.now() };
+        self.going_back.set(Some(before.filter(|before| before.to == to).unwrap_or(anew)));
         // What had begun comes to its end before.
         let held = if before.is_none() { self.hold_still().await } else { Some(Vec::new()) };
-        let next = self.state.borrow().config_going_back(Some(to));
+        let next = self.state.borrow().config_going_back(to, number);
         if held.is_none() || !self.change(next).await {
             self.going_back.set(before);
             self.progressed.notify();
@@ -127,7 +131,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         if self.goes_back_to() != Some(to) || self.going_back.get().is_none_or(|going| going.to != to) {
             return;
         }
-        let next = self.state.borrow().config_going_back(None);
+        let next = self.state.borrow().config_went_back();
         if self.change(next).await {
             self.going_back.set(None);
         } else {

@@ -19,6 +19,7 @@ mod old_rows;
 mod packed;
 mod placed;
 mod refusals;
+mod rewrite;
 mod rows;
 mod scrub;
 mod shared;

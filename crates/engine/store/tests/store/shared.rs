@@ -27,6 +27,12 @@ fn pack(rig: &Rig, group: &Group, on: bool) {
     rig.run(async move { group.choose(Choice::packs(on)).await }).expect("it is allowed");
 }
 
+/// Writes anew what is there.
+fn anew(rig: &Rig, group: &Group, on: bool) {
+    let (group, choice) = (group.clone(), Choice { rewrite: Some(on), ..Choice::default() });
+    rig.run(async move { group.choose(choice).await }).expect("it is allowed");
+}
+
 /// What a tag stands for: zeroes, noise, words that pack.
 fn content(tag: u64) -> Vec<u8> {
     match tag % 5 {
@@ -36,7 +42,7 @@ fn content(tag: u64) -> Vec<u8> {
     }
 }
 
-fn write_bytes(component: u128, seq: u64, first_block: u64, data: Vec<u8>) -> Change {
+pub fn write_bytes(component: u128, seq: u64, first_block: u64, data: Vec<u8>) -> Change {
     let blocks = BlockOp::Write { first_block, crcs: block_crcs(&data) };
     apply(component, seq, seq - 1, ClientTag { session: 7, number: seq }, blocks, data.into())
 }
@@ -46,18 +52,18 @@ fn write(component: u128, seq: u64, first_block: u64, tags: &[u64]) -> Change {
 }
 
 /// All of what was written is settled, and in the capacity tier.
-fn settle_all(rig: &Rig, group: &Group, ends: &[(u128, u64)]) {
+pub fn settle_all(rig: &Rig, group: &Group, ends: &[(u128, u64)]) {
     ends.iter().for_each(|(component, seq)| rig.append(group, settle(*component, *seq)).unwrap());
     rig.drain(group);
 }
 
-fn read(rig: &Rig, group: &Group, component: u128, first: u64, count: u32) -> Vec<Vec<u8>> {
+pub fn read(rig: &Rig, group: &Group, component: u128, first: u64, count: u32) -> Vec<Vec<u8>> {
     let read = rig.run(group.read(ComponentId(component), BlockRange::new(first, count)));
     bytes_of(read.expect("all is sound"))
 }
 
 /// A group of one capacity device's worth of components: both are on the same one.
-fn twins(rig: &Rig, group: &Group, blocks: u64) -> (u128, u128) {
+pub fn twins(rig: &Rig, group: &Group, blocks: u64) -> (u128, u128) {
     (1..=3).for_each(|id| rig.append(group, create(id, blocks, 0)).unwrap());
     let device = |id: u128| group.component(ComponentId(id)).expect("it is here").device;
     let second = (2..=3).find(|id| device(*id) == device(1)).expect("there are two devices");
@@ -324,13 +330,13 @@ fn expected(model: &Model) -> Vec<Vec<u8>> {
 
 /// Makes the deliberate bug that a person chose.
 #[cfg(feature = "canaries")]
-fn sing() {
+pub fn sing() {
     let chosen = std::env::var("STORE_CANARY").ok();
     let known = |name: String| cairn_types::Canary::ALL.into_iter().find(|canary| format!("{canary:?}") == name);
     cairn_types::Canary::set(chosen.map(|name| known(name).expect("a canary")));
 }
 #[cfg(not(feature = "canaries"))]
-fn sing() {}
+pub fn sing() {}
 
 /// One component of the test beside a model.
 #[derive(Default)]
@@ -379,6 +385,7 @@ fn reads_are_what_was_written_whatever_is_shared() {
                 4 if below(4) == 0 => {
                     set(&rig, &group, turn % 4 != 0);
                     pack(&rig, &group, turn % 3 == 0);
+                    anew(&rig, &group, below(3) > 0);
                     Ok(())
                 }
                 5 => {

@@ -53,9 +53,20 @@ fn a_disk_has_no_more_snapshots_than_there_may_be() {
     let mut state = owner();
     let mut config = state.config_with_past();
     config.past =
-        Some(Past { snapshots: (0..SNAPSHOTS_MAX as u64).map(|n| snapshot(n, 0)).collect(), goes_back_to: None });
+        Some(Past { snapshots: (0..SNAPSHOTS_MAX as u64).map(|n| snapshot(n, 0)).collect(), ..Past::default() });
     state.adopt(config, cairn_types::Csn(8), &Default::default());
     assert_eq!(state.check_take("new"), Err(NotTaken::TooMany));
+}
+
+/// Goal: a snapshot does not keep a disk from the layout that its policy asks for. Method: a policy of other stripes, before the disk goes over to it.
+#[test]
+fn a_disk_that_is_to_go_over_takes_no_snapshot() {
+    let mut state = owner();
+    assert_eq!(state.check_take("new"), Ok(()));
+    let mut config = state.config_with_past();
+    config.policy.stripe_width += 1;
+    state.adopt(config, cairn_types::Csn(8), &Default::default());
+    assert_eq!(state.check_take("new"), Err(NotTaken::GoesOver));
 }
 
 /// Goal: a lock ends with time, and with nothing else. Method: a snapshot that is locked, one that is not, one of a schedule; moments around the lock's end.
@@ -68,7 +79,7 @@ fn what_is_locked_goes_with_time_alone() {
     let of_run =
         Snapshot { name: cairn_types::scheduled_name("hourly", slot), slot_unix_s: Some(slot), ..snapshot(3, 0) };
     let snapshots = vec![snapshot(1, 0), snapshot(2, 0), of_run.clone()];
-    config.past = Some(Past { snapshots, goes_back_to: Some(SnapshotId(2)) });
+    config.past = Some(Past { snapshots, goes_back_to: Some(SnapshotId(2)), ..Past::default() });
     state.adopt(config, cairn_types::Csn(8), &Default::default());
     assert_eq!(check_delete_disk(state.config(), Some(0)), Ok(()));
     let locked = state.config_with_lock(SnapshotId(1), UNTIL).expect("it is not locked yet");

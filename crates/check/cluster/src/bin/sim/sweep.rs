@@ -13,7 +13,7 @@ use std::{
 use cairn_cluster::{
     inject::SPOILED,
     plan::Plan,
-    rest::{EQUAL, PACKED},
+    rest::{ANEW, EQUAL, PACKED},
     run::{Failure, Outcome, RESTORED, run},
     shrink::shrink,
 };
@@ -123,7 +123,7 @@ fn report(order: &Order, sum: &Sum, seconds: f64) {
     for kind in What::KINDS {
         println!("{kind:<32} {:>10}", sum.all.counts.get(kind).copied().unwrap_or(0));
     }
-    for seen in [SPOILED, RESTORED, PACKED, EQUAL] {
+    for seen in [SPOILED, RESTORED, PACKED, EQUAL, ANEW] {
         println!("{seen:<32} {:>10}", sum.all.counts.get(seen).copied().unwrap_or(0));
     }
     println!("{:<32} {:>10}", "message held back by a cut", sum.all.messages_stalled);

@@ -190,6 +190,7 @@ mod tests {
             scrubbed_unix_ms: None,
             compression: None,
             deduplication: None,
+            rewriting: None,
             space: None,
             slow: None,
         }

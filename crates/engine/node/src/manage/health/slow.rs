@@ -111,6 +111,7 @@ mod tests {
             scrubbed_unix_ms: None,
             compression: None,
             deduplication: None,
+            rewriting: None,
             space: None,
         }
     }

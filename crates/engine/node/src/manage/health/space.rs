@@ -128,6 +128,7 @@ mod tests {
             slow: None,
             compression: None,
             deduplication: None,
+            rewriting: None,
             space: None,
         }
     }
