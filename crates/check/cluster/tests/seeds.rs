@@ -199,6 +199,10 @@ const PLANS: &[(&str, &str)] = &[
         include_str!("plans/snapshot-before-it-goes-over.json"),
         "a snapshot that was taken before a disk went over to its policy's layout kept it from that, with fewer copies than asked for",
     ),
+    (
+        include_str!("plans/lost-past-the-end.json"),
+        "an owner panicked that looked for what a row had lost past its disk's end, once a member was back",
+    ),
 ];
 
 #[test]

@@ -195,8 +195,14 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
         let bad = gathered.bad.iter().flat_map(|(_, bad)| bad).filter_map(|bad| bad.intersection(range));
         let bad: BTreeSet<u64> = bad.flat_map(|bad| bad.first..bad.end()).collect();
         let of = |column: u32| bad.iter().map(move |at| rows.in_set(row, column, BlockRange::new(*at, 1)));
-        let blocks = (0..rows.data()).filter(missing).flat_map(of);
-        OpError::Unreadable(Lost { set, blocks: blocks.collect(), copies })
+        let blocks = self.of_disk(set, (0..rows.data()).filter(missing).flat_map(of));
+        OpError::Unreadable(Lost { set, blocks, copies })
+    }
+
+    /// Those of a set's blocks that are the disk's: what lies past its end in its last row is nobody's.
+    fn of_disk(&self, set: ReplicaSetIndex, blocks: impl Iterator<Item = BlockRange>) -> Vec<BlockRange> {
+        let end = self.area_of(set).map_or(0, |area| area.set_blocks(set));
+        blocks.filter(|block| block.end() <= end).collect()
     }
 
     /// P2.
@@ -209,7 +215,7 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     ) -> OpError {
         let block = |at: &u32| BlockRange::new(range.first + u64::from(*at), 1);
         let each = columns.iter().flat_map(|column| blocks.iter().map(move |at| (*column, at)));
-        let lost: Vec<BlockRange> = each.map(|(column, at)| rows.in_set(row, column, block(at))).collect();
+        let lost = self.of_disk(set, each.map(|(column, at)| rows.in_set(row, column, block(at))));
         let members = self.state.borrow().readable(set);
         let members: Vec<_> = members.iter().map(|leg| (leg.link.host, leg.link.target.disk_group)).collect();
         // What was there at a snapshot says nothing of what is there now.

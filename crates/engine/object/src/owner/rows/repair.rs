@@ -93,8 +93,11 @@ impl<E: Env, S: LocalStore> Owned<E, S> {
     /// Reads a block of a set that nobody could give, now that a member came back: what comes of it is noted.
     pub(in crate::owner) async fn look_again(self: &Rc<Self>, rows: Rows, object_block: u64) {
         let (block, area) = (BlockRange::new(object_block, 1), self.area_at(object_block));
+        if block.end() > area.blocks().end {
+            return;
+        }
         let _lock = self.locks.lock(Locked::Rows.blocks(area, block), false).await;
-        if block.end() <= area.blocks().end && self.still_at(area).is_ok() {
+        if self.still_at(area).is_ok() {
             let _ = self.read_rows((area, rows), (block, Locked::Rows), For::Resync, None).await;
         }
     }
