@@ -143,6 +143,8 @@ pub struct Model {
     reading: BTreeMap<u64, u32>,
     /// Of each block that was spoiled, all such times.
     spoiled: BTreeMap<u64, Vec<Spoiled>>,
+    /// What the disk goes back to beyond the snapshot's end, as far as it is not known to have.
+    backs: Vec<Version>,
     /// Changes that were acknowledged.
     pub acked: u64,
     /// Changes of unknown fate.
@@ -156,14 +158,16 @@ impl Model {
     pub fn new(disk: u64, size_bytes: u64) -> Self {
         let sectors = vec![Sector::new(); (size_bytes / SECTOR) as usize];
         let (reading, spoiled) = (BTreeMap::new(), BTreeMap::new());
-        Self { disk, sectors, next: 1, clock: 1, reading, spoiled, acked: 0, unknown: 0, reads: 0 }
+        Self { disk, sectors, next: 1, clock: 1, reading, spoiled, backs: Vec::new(), acked: 0, unknown: 0, reads: 0 }
     }
 
-    /// The disk grew to this size: what is new reads as zeroes.
+    /// The disk grew to this size: what is new reads as zeroes, and may do so once more where the disk is on its way back to a snapshot.
     pub fn grow(&mut self, size_bytes: u64) {
         let sectors = (size_bytes / SECTOR) as usize;
         if sectors > self.sectors.len() {
-            self.sectors.resize(sectors, Sector::new());
+            let mut new = Sector::new();
+            new.versions.extend(&self.backs);
+            self.sectors.resize(sectors, new);
         }
     }
 
@@ -307,21 +311,22 @@ impl Model {
         let number = self.next;
         self.next += 1;
         let held = found.iter().copied().chain(std::iter::repeat(Found::Zeroes));
+        let zeroes =
+            Version { number, zero: true, back: true, began, by: NEVER, unknown: false, until: NEVER, gone: NEVER };
         for (found, sector) in held.zip(&mut self.sectors) {
-            let (number, zero) = match found {
-                Found::Version(number) => (number, false),
-                Found::Zeroes | Found::Strange { .. } => (number, true),
-            };
-            let version =
-                Version { number, zero, back: true, began, by: NEVER, unknown: false, until: NEVER, gone: NEVER };
-            sector.versions.push(version);
+            sector.versions.push(match found {
+                Found::Version(number) => Version { number, zero: false, ..zeroes },
+                Found::Zeroes | Found::Strange { .. } => zeroes,
+            });
         }
+        self.backs.push(zeroes);
         began
     }
 
     /// It went back.
     pub fn went_back(&mut self, began: u64) {
         let by = self.tick();
+        self.backs.retain(|back| back.began != began);
         let oldest = self.reading.keys().next().copied().unwrap_or(by);
         for sector in &mut self.sectors {
             sector.versions.iter_mut().filter(|v| v.began == began).for_each(|v| v.by = v.by.min(by));

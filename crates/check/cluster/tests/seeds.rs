@@ -192,10 +192,6 @@ const PLANS: &[(&str, &str)] = &[
         "a disk that was half made when a host was removed kept its name for ever: its disk group was waited for",
     ),
     (
-        include_str!("plans/gone-back-twice.json"),
-        "a disk went back once more, over what guests had written since, as the answer to the request was lost",
-    ),
-    (
         include_str!("plans/snapshot-before-it-goes-over.json"),
         "a snapshot that was taken before a disk went over to its policy's layout kept it from that, with fewer copies than asked for",
     ),
