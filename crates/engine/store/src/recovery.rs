@@ -470,7 +470,12 @@ impl State {
                     self.load_client(rows::component_of(&key)?, rows::number_of(&key)?, row)?;
                 }
                 rows::DELTA => self.load_delta(&key, &bytes)?,
-                rows::SETTINGS => self.settings.load(SettingsRow::decode(&key, &bytes)?),
+                rows::SETTINGS => {
+                    let row = SettingsRow::decode(&key, &bytes)?;
+                    // Rounds without segments may have gone by before the mark: what is written from now on is newer.
+                    row.rewrite_below.into_iter().for_each(|below| self.tier.load_round(below.min(COUNTS_MAX)));
+                    self.settings.load(row);
+                }
                 shared_rows::SHARED => self.load_home(map, &key, &bytes)?,
                 history_rows::CUTS => self.load_cuts(&key, rows::decode(&key, &bytes)?)?,
                 history_rows::HISTORY_SHARD => self.load_history_shard(history, &key, rows::decode(&key, &bytes)?)?,

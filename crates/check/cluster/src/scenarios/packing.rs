@@ -45,7 +45,8 @@ pub fn all() -> Vec<Scenario> {
             "18. what stands there is written anew while hosts lose power",
             (
                 "each start goes on with it, it comes to its end, no byte is wrong, and what is equal or packs takes less than before",
-                "two disks are written with contents that are equal in part; disk groups are chosen to pack and to store equal blocks once, and to write anew what is there; hosts                  lose power one after the other, under load; then both are switched off, and all is written anew once more",
+                "two disks are written with contents that are equal in part; disk groups are chosen to pack and to store equal blocks once, and to write anew what is there; a host \
+                 loses power meanwhile; then both are switched off, and all is written anew once more, while another one does",
             ),
             (of_few_contents(), 3),
             written_anew,
