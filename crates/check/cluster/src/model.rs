@@ -334,6 +334,12 @@ impl Model {
         }
     }
 
+    /// Whatever going back began is over: it is known before whoever asked for it is told.
+    pub fn went_back_by_now(&mut self) {
+        let began: Vec<u64> = self.backs.iter().map(|back| back.began).collect();
+        began.into_iter().for_each(|began| self.went_back(began));
+    }
+
     /// A read of these sectors begins.
     pub fn begin_read(&mut self, first: u64, count: u64) -> Reading {
         let began = self.tick();

@@ -389,14 +389,7 @@ impl<E: Env> Inner<E> {
                 }
             }
         }
-        leaves.sort_unstable();
-        leaves.dedup();
-        let mut found = BTreeMap::new();
-        for leaf in leaves {
-            let first = leaf.1 * LEAF_BLOCKS % SHARD_BLOCKS;
-            found.insert(leaf, self.history_of(shard_of(leaf), first..first + LEAF_BLOCKS).await);
-        }
-        found
+        self.history_of_leaves(leaves).await
     }
 
     /// What the runs of a segment name, with their spots in order. None when the device failed.

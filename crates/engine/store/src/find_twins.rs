@@ -29,14 +29,11 @@ use crate::{
     records::RecordId,
     run_cache::{Known, KnownRun},
     segments::Pin,
-    squeeze::Outgoing,
+    squeeze::{BLOCKS_PER_JOB, JOBS, Outgoing},
     state::State,
 };
 
-/// Blocks of one job: some 12 us.
-const BLOCKS_PER_JOB: usize = 64;
-/// Jobs at once, and reads.
-const JOBS: usize = 2;
+/// Reads at once.
 const READS: usize = 4;
 /// Blocks that are looked up before others of the thread have a turn.
 const LOOKED_UP_AT_ONCE: usize = 256;

@@ -6,7 +6,7 @@
 //! Assumes     the destage task folds: no transaction is under way
 //! Not here    which shards are folded when (`shards.rs`), writing pages (`map_pages.rs`), what is kept (`transaction.rs`)
 
-use std::ops::Range;
+use std::{collections::BTreeMap, ops::Range};
 
 use bytes::Bytes;
 use cairn_env::{Env, PageBuf};
@@ -26,9 +26,9 @@ use crate::{
     disk_group::Inner,
     error::{StoreError, damaged},
     history_shard::{Place, count_entry},
-    leaf::Entry,
+    leaf::{Entry, LEAF_BLOCKS, LeafKey},
     map_pages::{Fold, Folded, NamedPage, NewPage, PageReads, READS_AT_ONCE, TO_FOLD},
-    shards::{Part as FoldOf, ShardKey},
+    shards::{Part as FoldOf, ShardKey, shard_of},
     state::State,
     tier::Tier,
     transaction::Transaction,
@@ -218,7 +218,19 @@ impl<E: Env> Inner<E> {
         self.history_read(key, blocks, PageReads { keeps: true, patient: false }).await
     }
 
-    /// The same with pages read so.
+    /// The same of leaves.
+    pub(crate) async fn history_of_leaves(&self, mut leaves: Vec<LeafKey>) -> BTreeMap<LeafKey, History> {
+        leaves.sort_unstable();
+        leaves.dedup();
+        let mut found = BTreeMap::new();
+        for leaf in leaves {
+            let first = leaf.1 * LEAF_BLOCKS % SHARD_BLOCKS;
+            found.insert(leaf, self.history_of(shard_of(leaf), first..first + LEAF_BLOCKS).await);
+        }
+        found
+    }
+
+    /// The history of blocks of a shard, with pages read so.
     pub(crate) async fn history_read(&self, key: ShardKey, blocks: Range<u64>, how: PageReads) -> History {
         loop {
             let (generation, pages) = {

@@ -120,14 +120,7 @@ impl<E: Env> Inner<E> {
                 }
             }
         }
-        leaves.sort_unstable();
-        leaves.dedup();
-        let mut found = BTreeMap::new();
-        for leaf in leaves {
-            let first = leaf.1 * LEAF_BLOCKS % SHARD_BLOCKS;
-            found.insert(leaf, self.history_of(shard_of(leaf), first..first + LEAF_BLOCKS).await);
-        }
-        found
+        self.history_of_leaves(leaves).await
     }
 }
 

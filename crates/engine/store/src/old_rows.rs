@@ -30,8 +30,10 @@ impl<E: Env> Inner<E> {
     /// Waits until destage has something to do. False where something was done instead.
     pub(crate) async fn rest(&self) -> Result<bool, StoreError> {
         let sweeps = !self.state.borrow().life.ends() && self.has_unswept();
-        let rewriting_rests = self.rewriting_rests();
-        if !self.has_work_of_rows() && !sweeps && rewriting_rests.is_none() {
+        let folds = self.has_work_of_rows();
+        // What waits for room leaves rows their turn.
+        let rewriting_rests = self.rewriting_rests().filter(|rests| !folds || *rests < PAUSE);
+        if !folds && !sweeps && rewriting_rests.is_none() {
             self.destager.wait().await;
             return Ok(true);
         }

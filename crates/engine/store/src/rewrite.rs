@@ -25,7 +25,7 @@ use crate::{
     packed_read::plain,
     rewriting::{Next, RewriteProgress, Rewriting},
     segments::Segments,
-    squeeze::Outgoing,
+    squeeze::{BLOCKS_PER_JOB, JOBS, Outgoing},
     state::State,
     tier::By,
     transaction::Transaction,
@@ -33,12 +33,9 @@ use crate::{
 
 /// A busy group rests so many times as long as a step took.
 const BUSY_RESTS: u32 = 7;
-/// Wait before what could not be emptied is tried again: it was in use, or there was no room.
+/// Wait before what could not be emptied is tried again: as it was in use, or for lack of room.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 const ROOM_AFTER: Duration = Duration::from_secs(30);
-/// Blocks that one job unpacks: some 0.1 ms.
-const BLOCKS_PER_JOB: usize = 64;
-const JOBS: usize = 2;
 
 impl State {
     /// Begins to write anew what was written until now, or ends that.
@@ -51,6 +48,7 @@ impl State {
         }
         self.settings.set_rewrite_below(on.then_some(self.tier.round()));
     }
+
     /// None where nothing is written anew.
     pub fn rewrite_progress(&self, now: Time) -> Option<RewriteProgress> {
         self.settings.rewrite_below()?;
@@ -63,6 +61,7 @@ impl State {
         let lacks_room = self.rewriting.lacks_room != [false; 2];
         Some(RewriteProgress { done_segments: done, segments, left: self.rewriting.began.and_then(rate), lacks_room })
     }
+
     /// Whether blocks may be unpacked for good: what a device has fits it so, or these do.
     fn may_unpack(&self, device: u8, blocks: u64) -> bool {
         Canary::UnpacksUnasked.sings()
@@ -122,7 +121,11 @@ impl<E: Env> Inner<E> {
             let state = &mut *self.state.borrow_mut();
             let is_raw = state.tier.of(device).row(segment).live.is_raw();
             let fits = is_raw || state.settings.goes_through_log() || state.may_unpack(device, blocks);
-            if !has_room || !fits {
+            if !has_room {
+                state.rewriting.leave_out_device();
+                return Ok(());
+            }
+            if !fits {
                 state.rewriting.leave_out_for_room();
                 return Ok(());
             }

@@ -77,19 +77,29 @@ impl Rewriting {
         }
         Next::More
     }
+
     fn pass_ends(&mut self) -> Next {
         let next = if self.left_out > 0 { Next::Again } else { Next::Done };
         self.lacks_room = [false, self.lacks_room[0]];
         (self.at, self.left_out) = ((0, 0), 0);
         next
     }
+
     /// Segments of all devices that were looked at.
     pub fn done(&self, tier: &Tier) -> u64 {
         let before: u64 = tier.devices().iter().take(self.at.0).map(Segments::count).sum();
         before + u64::from(self.at.1)
     }
+
+    /// What this segment has is not chosen to take as much room as there is.
     pub fn leave_out_for_room(&mut self) {
         self.left_out += 1;
         self.lacks_room[0] = true;
+    }
+
+    /// There is no free segment to write to: nothing else of its device can be written anew, and looking for each would go over all segments.
+    pub fn leave_out_device(&mut self) {
+        self.leave_out_for_room();
+        self.at = (self.at.0 + 1, 0);
     }
 }

@@ -20,10 +20,10 @@ use crate::{
     state::State,
 };
 
-/// Blocks of one job: some 0.4 ms of text.
-const BLOCKS_PER_JOB: usize = 64;
+/// Blocks of one job: packing text takes some 0.4 ms, unpacking it 0.1 ms, fingerprints 12 us.
+pub(crate) const BLOCKS_PER_JOB: usize = 64;
 /// Jobs at once.
-const JOBS: usize = 2;
+pub(crate) const JOBS: usize = 2;
 
 /// A block on its way to a capacity device.
 pub(crate) struct Outgoing {

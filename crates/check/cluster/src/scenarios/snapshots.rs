@@ -1,7 +1,9 @@
 //! Stories of snapshots: owners that die while one is taken, copies that were away, disks that go back.
 
+use std::time::Duration;
+
 use cairn_sim::Fault;
-use cairn_types::ComponentState;
+use cairn_types::{ComponentState, ObjectConfig, SnapshotId};
 
 use super::{Scenario, Stage};
 use crate::{bad_blocks::spoil_at, shape::Shape};
@@ -70,6 +72,15 @@ pub fn all() -> Vec<Scenario> {
             ("as with copies", "as with copies, on rows of two strips of data and one of parity"),
             (Shape::plain(4).small().in_rows(2, 1), 6),
             goes_back,
+        ),
+        Scenario::new(
+            "25. whoever has a disk go back hears no answer, and asks again",
+            (
+                "the disk went back for that request already: what guests wrote since stays, whoever owns it by then",
+                "the owner's answer to a host without a copy is lost, the disk goes back and is written over; that host asks the owner again, or takes the disk over",
+            ),
+            (Shape::plain(4).small(), 8),
+            asked_again,
         ),
     ]
 }
@@ -266,6 +277,49 @@ async fn goes_back(stage: Stage) -> Result<(), String> {
         stage.healthy().await?;
         stage.guests[0].verify_at(hosts[0]).await?;
         stage.cluster.check_snapshots(true).await?;
+    }
+    stage.rest(false).await
+}
+
+/// What its record says of going back: where to, none where it is there. Nothing where it never went.
+fn back(config: &ObjectConfig) -> Option<Option<SnapshotId>> {
+    config.past.as_ref().filter(|past| past.back_number != 0).map(|past| past.goes_back_to)
+}
+
+async fn asked_again(stage: Stage) -> Result<(), String> {
+    /// Its answers are on their way for so long that they can be cut off.
+    const ANSWERS_TAKE: Duration = Duration::from_millis(200);
+    stage.ms(500).await;
+    let guests = &stage.guests[DISK.0];
+    guests.stop().await;
+    let (members, owner) = (stage.hosts_of(DISK.0).await?, stage.copies_of(DISK.0).await?[0]);
+    let asks = (0..stage.hosts()).find(|host| !members.contains(host)).ok_or("each host has a component")?;
+    stage.attach(owner).await?;
+    guests.change_all(owner, false).await?;
+    let to = take(&stage).await?;
+    guests.change_all(owner, false).await?;
+    let (world, [from, to_asker]) = (&stage.cluster.world, [owner, asks].map(|n| stage.host(n).id()));
+    world.slow_link(from, to_asker, ANSWERS_TAKE);
+    let before = world.now();
+    let meanwhile = async {
+        stage.comes_to(DISK.0, "it goes back", |config| back(config).is_some()).await?;
+        stage.say(format!("what h{owner} answers h{asks} is lost"));
+        match stage.below(3) {
+            0 => world.disconnect(from, to_asker),
+            _ => world.cut_one_way(from, to_asker),
+        }
+        stage.comes_to(DISK.0, "it went back", |config| back(config) == Some(None)).await?;
+        stage.note("the disk went back after".into(), world.now() - before);
+        guests.model.borrow_mut().went_back_by_now();
+        guests.change_all(owner, false).await?;
+        stage.ms(stage.below(6000)).await;
+        stage.heal_links();
+        Ok::<_, String>(())
+    };
+    let (asked, done) = futures::future::join(stage.cluster.go_back(DISK.0, &to, asks), meanwhile).await;
+    asked.and(done)?;
+    for at in [owner, asks] {
+        guests.verify_at(at).await?;
     }
     stage.rest(false).await
 }

@@ -260,15 +260,27 @@ impl Stage {
         n: usize,
         is: impl Fn(ComponentState) -> bool,
     ) -> Result<Duration, String> {
+        let of = |config: &ObjectConfig| {
+            let mut copies = config.members.iter().filter(|member| member.set().is_some());
+            copies.find(|member| self.number(member.host) == n).is_some_and(|member| is(member.state))
+        };
+        self.comes_to(disk, &format!("its copy at h{n} comes to that state"), of).await
+    }
+
+    /// Waits until the record of a disk is such. When it was seen so.
+    pub async fn comes_to(
+        &self,
+        disk: usize,
+        what: &str,
+        is: impl Fn(&ObjectConfig) -> bool,
+    ) -> Result<Duration, String> {
         for _ in 0..10_000 {
-            let config = self.config(disk).await?;
-            let here = config.members.iter().find(|m| m.set().is_some() && self.number(m.host) == n);
-            if here.is_some_and(|member| is(member.state)) {
+            if is(&self.config(disk).await?) {
                 return Ok(self.cluster.world.now());
             }
             self.ms(2).await;
         }
-        Err(format!("the copy of disk {disk} at h{n} does not come to that state"))
+        Err(format!("disk {disk}: its record does not say that {what}"))
     }
 
     /// Hosts with a copy of the first disk, and those with a witness of it.
