@@ -300,15 +300,15 @@ async fn asked_again(stage: Stage) -> Result<(), String> {
     guests.change_all(owner, false).await?;
     let (world, [from, to_asker]) = (&stage.cluster.world, [owner, asks].map(|n| stage.host(n).id()));
     world.slow_link(from, to_asker, ANSWERS_TAKE);
-    let before = world.now();
+    let (before, at_owner) = (world.now(), || (owner..owner + 1, DISK.0));
     let meanwhile = async {
-        stage.comes_to(DISK.0, "it goes back", |config| back(config).is_some()).await?;
+        stage.comes_to(at_owner(), "it goes back", |config| back(config).is_some()).await?;
         stage.say(format!("what h{owner} answers h{asks} is lost"));
         match stage.below(3) {
             0 => world.disconnect(from, to_asker),
             _ => world.cut_one_way(from, to_asker),
         }
-        stage.comes_to(DISK.0, "it went back", |config| back(config) == Some(None)).await?;
+        stage.comes_to(at_owner(), "it went back", |config| back(config) == Some(None)).await?;
         stage.note("the disk went back after".into(), world.now() - before);
         guests.model.borrow_mut().went_back_by_now();
         guests.change_all(owner, false).await?;

@@ -1,6 +1,6 @@
 //! What a story is told on: a cluster with guests at work, and short words for what happens to it.
 
-use std::{cell::RefCell, rc::Rc, time::Duration};
+use std::{cell::RefCell, ops::Range, rc::Rc, time::Duration};
 
 use cairn_api::{LocalManagement, v1};
 use cairn_faults::{At, Moment};
@@ -227,7 +227,11 @@ impl Stage {
     }
 
     async fn config_named(&self, disk: String) -> Result<ObjectConfig, String> {
-        let up = (0..self.hosts()).find(|n| self.cluster.node(*n).is_some()).ok_or("all hosts are down")?;
+        self.config_from(0..self.hosts(), disk).await
+    }
+
+    async fn config_from(&self, mut hosts: Range<usize>, disk: String) -> Result<ObjectConfig, String> {
+        let up = hosts.find(|n| self.cluster.node(*n).is_some()).ok_or("they are all down")?;
         let record = self.cluster.manage(up, async move |node| node.disk_record(disk).await).await;
         record.map_err(|e| e.to_string())?.config.ok_or_else(|| "no record".to_owned())
     }
@@ -264,18 +268,18 @@ impl Stage {
             let mut copies = config.members.iter().filter(|member| member.set().is_some());
             copies.find(|member| self.number(member.host) == n).is_some_and(|member| is(member.state))
         };
-        self.comes_to(disk, &format!("its copy at h{n} comes to that state"), of).await
+        self.comes_to((0..self.hosts(), disk), &format!("its copy at h{n} comes to that state"), of).await
     }
 
-    /// Waits until the record of a disk is such. When it was seen so.
+    /// Waits until the record of a disk is such, as the first of these hosts that is up tells it. When it was seen so.
     pub async fn comes_to(
         &self,
-        disk: usize,
+        (hosts, disk): (Range<usize>, usize),
         what: &str,
         is: impl Fn(&ObjectConfig) -> bool,
     ) -> Result<Duration, String> {
         for _ in 0..10_000 {
-            if is(&self.config(disk).await?) {
+            if is(&self.config_from(hosts.clone(), Shape::disk_name(disk)).await?) {
                 return Ok(self.cluster.world.now());
             }
             self.ms(2).await;
