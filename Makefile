@@ -128,7 +128,8 @@ sim: setup
 # In a folder of its own, so that no program that anyone uses is ever built with them.
 canaries: setup
 	$(CARGO) build --release --locked -p cairn-cluster --features canaries --target-dir target/canaries
-	target/canaries/release/sim canaries
+	MIMALLOC_PURGE_DELAY=-1 target/canaries/release/sim canaries
+	@scripts/store-canaries.sh
 
 fuzz: setup
 	@scripts/fuzz.sh 600

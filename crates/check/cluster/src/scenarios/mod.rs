@@ -5,6 +5,7 @@
 
 mod bad_marks;
 mod caches;
+mod canaries;
 mod clones;
 mod conversions;
 mod devices;
@@ -37,6 +38,7 @@ mod what_if;
 
 use std::{collections::BTreeMap, fmt, future::Future, time::Duration};
 
+pub use canaries::{OF_STORE, that_catches};
 use futures::{FutureExt as _, future::LocalBoxFuture};
 pub use stage::Stage;
 

@@ -123,7 +123,7 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Make one deliberate bug after the other, and count the seeds until it is caught.
+    /// Make one deliberate bug after the other: tell the story that is known to catch it, or count the seeds until it is caught.
     #[cfg(feature = "canaries")]
     Canaries {
         /// Seeds for each, at most.
@@ -132,6 +132,9 @@ enum Command {
         /// Only this one.
         #[arg(long)]
         only: Option<String>,
+        /// Make none: list those that the store's own tests catch, each with the test program and the test.
+        #[arg(long)]
+        of_store: bool,
     },
     /// Shorten the plan of a failing seed.
     Shrink {
@@ -227,7 +230,8 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         #[cfg(feature = "canaries")]
-        Command::Canaries { seeds_max, only } => canaries::canaries(seeds_max, processors(), only.as_deref()),
+        Command::Canaries { of_store: true, .. } => canaries::of_store(),
+        Command::Canaries { seeds_max, only, .. } => canaries::canaries(seeds_max, processors(), only.as_deref()),
         Command::Shrink { seed, runs } => shorten(seed, runs),
     }
 }
