@@ -58,6 +58,14 @@ pub fn all() -> Vec<Scenario> {
             (Shape::plain(4).small(), 6),
             repaired_beside_history,
         ),
+    ]
+    .into_iter()
+    .chain(going_back())
+    .collect()
+}
+
+fn going_back() -> Vec<Scenario> {
+    vec![
         Scenario::new(
             "25. a disk goes back to a snapshot, and its owner dies",
             (
