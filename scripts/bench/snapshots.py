@@ -1,7 +1,8 @@
 """Disks with snapshots beside one that never had any, on the same hosts, in turns, behind `make bench-snapshots`.
 
 Promises  one cluster of three hosts as processes; in each round every row is measured on every disk, another one first in each
-          each disk with snapshots gets a new one before each row, in the place of its oldest: so a row's writes meet blocks that have not changed since
+          each disk with snapshots gets a new one before each row but one, in the place of its oldest: so a row's writes meet blocks that have not changed
+          since; before that one row all blocks are changed, so its writes meet no other
           ratios are medians of the rounds' ratios to the disk without snapshots
           the guests' pause at a cut is the slowest request of a steady load that was unanswered while the snapshot was taken
           ends what it started and removes its files, also on Ctrl-C; nothing is written then
@@ -41,6 +42,8 @@ COUNTS = (0, 1, 64, 256)
 CHANGED_BLOCKS = 64
 KEYS = ("write-qd1", "write-qd32", "mix-4k-qd32", "read-qd1", "read-qd32", "seqwrite-1m-qd4")
 STEADY_KEYS = ("coldread-qd1", "coldread-qd32", "sustained-4k-qd32")
+# What is measured of blocks that have changed since the last snapshot.
+LATER_KEY = "sustained-later-4k-qd32"
 WARM_MIB = 64
 BLOCK = 4096
 PATIENCE_S = 20
@@ -125,7 +128,10 @@ def measured(desk, stage, rows, chosen):
             for row in rows:
                 for at in measure.turns(range(len(disks)), number):
                     system, snapshots = disks[at]
-                    snapshots.renew()
+                    if row.key == LATER_KEY:
+                        system.fill(stage.disk_mib)
+                    else:
+                        snapshots.renew()
                     measure_one = lambda: measure.cell(system.bench, row, system, chosen.seconds)
                     cells[row.key][at].append(measure.least_stolen(measure_one, desk.say))
                 told = ", ".join(f"{of[-1]['iops']:,.0f}" for of in cells[row.key])
@@ -226,7 +232,8 @@ def page(made, rows, cells, beside):
             *paragraph(
                 f"""Three hosts as processes of one machine, each with one device as a file for its log and one for capacity; disks of two copies, with {CHANGED_BLOCKS} random
                 blocks changed between two snapshots. Before each row a disk's oldest snapshot is deleted and a new one is taken: so each block that a row
-                writes is changed for the first time since a snapshot, and what it held is kept. Medians of {made["rounds"]} rounds of {made["seconds"]:g} s, disks in
+                writes is changed for the first time since a snapshot, and what it held is kept. Before the last row all blocks are written over instead: its
+                writes are those of a disk some time after a snapshot. Medians of {made["rounds"]} rounds of {made["seconds"]:g} s, disks in
                 turns; ratios are medians of the rounds' ratios to the disk without snapshots."""
             ),
             "",
@@ -244,7 +251,8 @@ def chosen_rows():
     """The rows, by stage."""
     known = {row.key: row for row in every.every_row()}
     main = [replace(known[key], span_mib=WARM_MIB if known[key].span_mib else 0) for key in KEYS]
-    return main, [known[key] for key in STEADY_KEYS]
+    first = known["sustained-4k-qd32"]
+    return main, [*(known[key] for key in STEADY_KEYS), replace(first, key=LATER_KEY, title=f"{first.title}, changed before")]
 
 
 def main(words):
