@@ -230,8 +230,10 @@ fn main() -> ExitCode {
             ExitCode::SUCCESS
         }
         #[cfg(feature = "canaries")]
-        Command::Canaries { of_store: true, .. } => canaries::of_store(),
-        Command::Canaries { seeds_max, only, .. } => canaries::canaries(seeds_max, processors(), only.as_deref()),
+        Command::Canaries { seeds_max, only, of_store } => match of_store {
+            true => canaries::of_store(),
+            false => canaries::canaries(seeds_max, processors(), only.as_deref()),
+        },
         Command::Shrink { seed, runs } => shorten(seed, runs),
     }
 }
