@@ -13,6 +13,7 @@ const STORIES: &[(Canary, &str)] = &[
     (Canary::YoungImageBelieved, "3. a young image of the owner's host"),
     (Canary::CallsNotGivenUp, "11. serving too early"),
     (Canary::NumbersReused, "15. an answer for the process before"),
+    (Canary::AnsweredKept, "15. an answer for the process before"),
     (Canary::LocalCopyIgnored, "24. the directory is away, and all hosts start anew"),
     (Canary::RestUnseen, "19. a capacity device dies under a disk at rest"),
     (Canary::RefusalUnexplained, "P7. what is refused says why"),
