@@ -20,6 +20,7 @@
 #   make bench-rows  docs/bench/rows.md: mirrors beside 3+1 and 4+2 on the same hosts, in turns; fifteen minutes
 #   make bench-snapshots  docs/bench/snapshots.md: disks with 1, 64 and 256 snapshots beside one without, in turns
 #   make bench-content  docs/bench/content.md: what files come to where they are packed (ARGS="--kind NAME=PATH ...")
+#   make bench-mix  docs/bench/mix.md: mirrors and RAID-5 on disk groups that pack and store equal blocks once
 #   make bench-packing  docs/bench/packing.md: disk groups that pack beside disk groups that do not, in turns
 #   make bench-copies  docs/bench/copies.md: copies of one image, on disk groups that store equal blocks once and on such that do not
 #   make bench-clones  docs/bench/clones.md: a thousand clones of 40 GiB, and machines that boot of them beside own copies
@@ -28,7 +29,7 @@
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 CARGO ?= cargo
 
-.PHONY: help setup build dist packages test test-unit test-e2e test-upgrade last-batches snapshots-of-guests demo sim canaries fuzz bench bench-changes bench-clones bench-content bench-copies bench-failures bench-layouts bench-openings bench-packing bench-rows bench-scaling bench-sizes bench-snapshots verify fix
+.PHONY: help setup build dist packages test test-unit test-e2e test-upgrade last-batches snapshots-of-guests demo sim canaries fuzz bench bench-changes bench-clones bench-content bench-copies bench-failures bench-layouts bench-mix bench-openings bench-packing bench-rows bench-scaling bench-sizes bench-snapshots verify fix
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -97,6 +98,9 @@ bench-content: setup
 
 bench-copies: setup
 	@python3 scripts/bench/copies.py $(ARGS)
+
+bench-mix: setup
+	@python3 scripts/bench/mix.py $(ARGS)
 
 bench-packing: setup
 	@python3 scripts/bench/packing.py $(ARGS)

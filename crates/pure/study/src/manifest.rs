@@ -168,7 +168,7 @@ pub enum Action {
     Space {
         /// Bytes of disks as guests wrote them, copies left out.
         guest_bytes: u64,
-        /// Bytes of blocks before they were packed, and each by itself: with copies and parity.
+        /// What disks and snapshots hold at 4 KiB a block, with copies and parity, equal blocks each by itself.
         before_bytes: u64,
         /// Bytes that they take.
         after_bytes: u64,

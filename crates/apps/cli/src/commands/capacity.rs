@@ -23,16 +23,16 @@ fn show(told: &ClusterCapacity) -> String {
 
 /// Where bytes are, one part a line. Those of capacity devices add up to their size, and so do those of what stands there before.
 pub fn parts(space: &DiskGroupSpace) -> String {
-    let saved = |before: u64, hundredths: u64| {
-        format!("{} ({}.{:02} : 1)", format_bytes(before), hundredths / 100, hundredths % 100)
-    };
-    let ratio =
-        space.saved_ratio_percent().map_or(String::new(), |hundredths| saved(space.stored_before_bytes, hundredths));
+    let held_bytes = space.unpacked_bytes() - space.promised_bytes;
+    let ratio = |hundredths: u64| format!("{}.{:02} : 1", hundredths / 100, hundredths % 100);
+    let packed = |hundredths: u64| format!("{} ({})", format_bytes(space.stored_before_bytes), ratio(hundredths));
+    let before_packing = space.saved_ratio_percent().map_or(String::new(), packed);
+    let all = (held_bytes * 100).checked_div(space.stored_bytes).map_or(String::new(), ratio);
     let of = |bytes: u64| format!("{} ({})", format_bytes(bytes), percent(bytes, space.capacity_bytes));
     let used_of = |used: u64, bytes: u64| format!("{} of {}", format_bytes(used), format_bytes(bytes));
     let unless_zero = |bytes: u64| if bytes > 0 { format_bytes(bytes) } else { String::new() };
     output::pairs([
-        ("held, 4 KiB a block", format_bytes(space.unpacked_bytes() - space.promised_bytes)),
+        ("held, 4 KiB a block", format_bytes(held_bytes)),
         ("- by disks", format_bytes(space.disks_bytes)),
         ("- by clones", unless_zero(space.clones_bytes)),
         ("- by snapshots", unless_zero(space.snapshots_bytes)),
@@ -45,7 +45,8 @@ pub fn parts(space: &DiskGroupSpace) -> String {
         ("- the cleaner's reserve", of(space.cleaner_reserve_bytes)),
         ("- free", of(space.free_bytes)),
         ("- superblocks, ends", of(space.outside_bytes)),
-        ("blocks before packing", ratio),
+        ("blocks before packing", before_packing),
+        ("held, of blocks", all),
         ("checksums, of the above", format_bytes(space.checksums_bytes)),
         ("write buffer in use", used_of(space.log_used_bytes, space.log_bytes)),
         ("metadata in use", used_of(space.metadata_used_bytes, space.metadata_bytes)),

@@ -221,7 +221,7 @@ pub fn what(step: &Step) -> String {
         Action::Healthy => "healthy again".into(),
         Action::Verify { blocks, wrong } => format!("verify: {} blocks, {} wrong", count(*blocks), count(*wrong)),
         Action::Space { guest_bytes, before_bytes, after_bytes, beside_bytes } => format!(
-            "space: {} of guests, {} before and {} after packing, {} beside them",
+            "space: {} written by guests; {} held, {} stored, {} beside that",
             in_mib(*guest_bytes),
             in_mib(*before_bytes),
             in_mib(*after_bytes),
