@@ -12,12 +12,13 @@ declare -A packages=([store]=cairn-store [store_crash]=cairn-sim)
 
 # run PROGRAM TEST: as the environment says.
 run() {
-    "$cargo" test --quiet --release --locked -p "${packages[$1]}" --features canaries --target-dir "$folder" --test "$1" -- "$2" >"$folder/store.log" 2>&1
+    "$cargo" test --quiet --release --locked -p "${packages[$1]}" --features canaries --target-dir "$folder" --test "$1" -- "$2" </dev/null >"$folder/store.log" 2>&1
 }
 
 for program in "${!packages[@]}"; do
     "$cargo" test --quiet --release --locked -p "${packages[$program]}" --features canaries --target-dir "$folder" --test "$program" --no-run
 done
+bugs=$("$folder/release/sim" canaries --of-store)
 missed=0 held=" "
 while read -r canary program test; do
     if [[ $held != *" $program/$test "* ]]; then
@@ -32,5 +33,5 @@ while read -r canary program test; do
         words=$(sed -n '/panicked at/{n;p;q}' "$folder/store.log" | cut -c1-160 | tr '|' '/')
         echo "| $canary | $program, \`$test\` | ${words:-see $folder/store.log} |"
     fi
-done < <("$folder/release/sim" canaries --of-store)
+done <<<"$bugs"
 exit $((missed > 0))

@@ -78,7 +78,7 @@ impl System {
         let (space, all) = (told.space, counters_at(cluster.cairn()).unwrap_or_default());
         Ok(Some(Action::Space {
             guest_bytes: all.guest_written_bytes,
-            before_bytes: space.unpacked_bytes() - space.promised_bytes,
+            before_bytes: space.held_bytes(),
             after_bytes: space.stored_bytes,
             beside_bytes: space.headers_bytes + space.dead_bytes + space.metadata_used_bytes,
         }))

@@ -23,7 +23,7 @@ fn show(told: &ClusterCapacity) -> String {
 
 /// Where bytes are, one part a line. Those of capacity devices add up to their size, and so do those of what stands there before.
 pub fn parts(space: &DiskGroupSpace) -> String {
-    let held_bytes = space.unpacked_bytes() - space.promised_bytes;
+    let held_bytes = space.held_bytes();
     let ratio = |hundredths: u64| format!("{}.{:02} : 1", hundredths / 100, hundredths % 100);
     let packed = |hundredths: u64| format!("{} ({})", format_bytes(space.stored_before_bytes), ratio(hundredths));
     let before_packing = space.saved_ratio_percent().map_or(String::new(), packed);

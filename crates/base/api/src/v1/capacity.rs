@@ -55,9 +55,14 @@ impl DiskGroupSpace {
         (self.stored_bytes > 0).then(|| self.stored_before_bytes * 100 / self.stored_bytes)
     }
 
+    /// What disks, clones and snapshots have, at 4 KiB a block, equal blocks each by itself.
+    pub fn held_bytes(&self) -> u64 {
+        self.disks_bytes + self.clones_bytes + self.snapshots_bytes + self.unknown_bytes
+    }
+
     /// What all that is there, and all that is promised, would take without compression.
     pub fn unpacked_bytes(&self) -> u64 {
-        self.disks_bytes + self.clones_bytes + self.snapshots_bytes + self.unknown_bytes + self.promised_bytes
+        self.held_bytes() + self.promised_bytes
     }
 
     /// Both together.
